@@ -1,0 +1,1 @@
+"""promptkit: prompts kept as files, run from blocking code."""

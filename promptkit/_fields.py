@@ -1,0 +1,184 @@
+"""Converters and validators shared by the records, and the two immutable containers they are made of.
+
+Guarantees: a converter copies what it is given, so that a record never changes with its maker's objects;
+a validator names the field, what was given by its type, and what would be right; bool is never a number.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, TypeVar
+
+from promptkit.errors import ConfigError
+
+Json = Any
+"""A JSON value: None, bool, int, float, str, and lists and string-keyed mappings of these."""
+
+_KeyT = TypeVar("_KeyT")
+_ValueT = TypeVar("_ValueT")
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise TypeError(f"a {type(self).__name__} cannot be changed; copy it with dict(...) or list(...)")
+
+
+class FrozenDict(dict[_KeyT, _ValueT]):
+    """A dict that cannot be changed; equal to a dict with the same items, picklable, JSON-serialisable."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self),)
+
+    def __copy__(self) -> FrozenDict[_KeyT, _ValueT]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenDict[_KeyT, _ValueT]:
+        return self
+
+
+class FrozenList(list[_ValueT]):
+    """A list that cannot be changed; equal to a list with the same items, picklable, JSON-serialisable."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (list(self),)
+
+    def __copy__(self) -> FrozenList[_ValueT]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenList[_ValueT]:
+        return self
+
+
+def freeze(value: Json) -> Json:
+    """Return ``value`` with every mapping, list and tuple in it replaced by an immutable copy.
+
+    Anything else is returned as it is; what may stand in a JSON value is checked elsewhere.
+    """
+    kind = type(value)
+    if kind is str or kind is int or kind is float or kind is bool or value is None:
+        return value
+    if kind is FrozenDict or kind is FrozenList:
+        return value
+    if isinstance(value, Mapping):
+        return FrozenDict({key: freeze(item) for key, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return FrozenList([freeze(item) for item in value])
+    return value
+
+
+def thaw(value: Json) -> Json:
+    """Return ``value`` with every mapping and list in it replaced by a plain, changeable copy."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [thaw(item) for item in value]
+    return value
+
+
+class Secret:
+    """A credential that does not show itself: not in repr, str, format, equality, a copy's state or a pickle."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str | None) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """Return the credential. Raises `ConfigError` for one that came out of a pickle: it holds nothing."""
+        if self._value is None:
+            raise ConfigError("this credential went through a pickle, which does not carry it")
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Secret, (None,)
+
+
+# ---------------------------------------------------------------------------------------------- validators
+
+MAX_NUMBER: Final = sys.maxsize
+
+
+def describe(value: object) -> str:
+    """Say what kind of thing ``value`` is without showing it: ``"null"``, ``"a string"``, ``"a list"`` …"""
+    if value is None:
+        return "null"
+    for kind, name in (
+        (bool, "a boolean"),
+        (int, "an integer"),
+        (float, "a number"),
+        (str, "a string"),
+        (bytes, "bytes"),
+        (Mapping, "a mapping"),
+        ((list, tuple), "a list"),
+    ):
+        if isinstance(value, kind):
+            return name
+    return f"a {type(value).__name__}"
+
+
+def is_number(value: object) -> bool:
+    """True for a finite int or float; False for bool, NaN, infinities and everything else."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_integer(value: object) -> bool:
+    """True for an int that is not a bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+Validator = Callable[[Any, Any, Any], None]
+
+
+def optional_number(
+    *, minimum: float | None = None, maximum: float | None = None, above: float | None = None, integer: bool = False
+) -> Validator:
+    """Return an attrs validator for a field that is None or a number in the given range (bounds included)."""
+    kind = "an integer" if integer else "a number"
+    parts = [f"above {above}"] if above is not None else []
+    parts += [f"at least {minimum}"] if minimum is not None else []
+    parts += [f"at most {maximum}"] if maximum is not None else []
+    wanted = " ".join([kind, " and ".join(parts)]).strip()
+
+    def validate(instance: object, attribute: Any, value: object) -> None:
+        if value is None:
+            return
+        name = f"{type(instance).__name__}.{attribute.name}"
+        if not (is_integer(value) if integer else is_number(value)):
+            raise ConfigError(f"{name} must be {wanted} or None, not {describe(value)}")
+        if (
+            (above is not None and not value > above)  # type: ignore[operator]  # is_number says that it is one
+            or (minimum is not None and value < minimum)  # type: ignore[operator]  # likewise
+            or (maximum is not None and value > maximum)  # type: ignore[operator]  # likewise
+        ):
+            raise ConfigError(f"{name} must be {wanted} or None, not {value!r}")
+
+    return validate
+
+
+def optional_text(*, allow_empty: bool = False) -> Validator:
+    """Return an attrs validator for a field that is None or a string, by default one that is not blank."""
+
+    def validate(instance: object, attribute: Any, value: object) -> None:
+        if value is None:
+            return
+        name = f"{type(instance).__name__}.{attribute.name}"
+        if not isinstance(value, str):
+            raise ConfigError(f"{name} must be a string or None, not {describe(value)}")
+        if not allow_empty and not value.strip():
+            raise ConfigError(f"{name} must not be blank; leave it out instead")
+
+    return validate
