@@ -6,9 +6,10 @@ a validator names the field, what was given by its type, and what would be right
 
 from __future__ import annotations
 
+import difflib
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 from promptkit.errors import ConfigError
@@ -85,18 +86,25 @@ def thaw(value: Json) -> Json:
 
 
 class Secret:
-    """A credential that does not show itself: not in repr, str, format, equality, a copy's state or a pickle."""
+    """A credential, or a function that gives it; it does not show itself in repr, str, format or a pickle."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("_source",)
 
-    def __init__(self, value: str | None) -> None:
-        self._value = value
+    def __init__(self, source: str | Callable[[], str] | None) -> None:
+        self._source = source
 
     def reveal(self) -> str:
-        """Return the credential. Raises `ConfigError` for one that came out of a pickle: it holds nothing."""
-        if self._value is None:
+        """Return the credential; calls the function, where one was given, each time.
+
+        Raises `ConfigError` for one that came out of a pickle (it holds nothing), and where the function
+        gives something else than a string. What the function raises is passed on.
+        """
+        if self._source is None:
             raise ConfigError("this credential went through a pickle, which does not carry it")
-        return self._value
+        value = self._source if isinstance(self._source, str) else self._source()
+        if not isinstance(value, str):
+            raise ConfigError(f"the api_key function must return a string, not {describe(value)}")
+        return value
 
     def __repr__(self) -> str:
         return "Secret('***')"
@@ -128,6 +136,12 @@ def describe(value: object) -> str:
         if isinstance(value, kind):
             return name
     return f"a {type(value).__name__}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name nearest to ``name``, or ``""`` when none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def is_number(value: object) -> bool:

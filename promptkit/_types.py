@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from attrs import evolve, field, fields, frozen
 
+from promptkit._canonical import sha256_of
 from promptkit._fields import (
     FrozenDict,
     Json,
@@ -249,6 +250,17 @@ class ExecutionOverride:
         return evolve(self, **changes) if changes else self
 
 
+NUMBER_FIELDS: Final = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+)
+"""The execution values that are sent to the model under their own names."""
+
 NO_OVERRIDE: Final = ExecutionOverride()
 
 
@@ -320,6 +332,8 @@ class GenerateRequest:
     session_field: str | None = None
     output_format: OutputFormat = "text"
     output_schema: Json = field(default=None, repr=False)
+    output_schema_hash: str | None = None
+    """``sha256:`` of the canonical form of ``output_schema``."""
     output_schema_name: str = "output"
     is_strict: bool = False
     structured_output: StructuredOutput = "json_schema"
@@ -329,6 +343,29 @@ class GenerateRequest:
     credential: Secret | None = field(default=None, repr=False, eq=False)
     credential_variable: str | None = None
     """Where the credential came from (an environment variable's name), for messages."""
+
+    def rendered_hash(self) -> str:
+        """Return the hash of what this request says: messages, contract, model, numbers and extra body.
+
+        Where it goes, on whose credential, and how long it may take are not part of it.
+        """
+        return sha256_of(
+            {
+                "messages": [
+                    {"role": m.role, "content": m.content, "images": [image.sha256 for image in m.images]}
+                    for m in self.messages
+                ],
+                "model": self.model,
+                "numbers": {name: value for name in NUMBER_FIELDS if (value := getattr(self, name)) is not None},
+                "extra_body": self.extra_body,
+                "output": {
+                    "format": self.output_format,
+                    "schema": self.output_schema_hash,
+                    "strict": self.is_strict,
+                    "structured_output": self.structured_output if self.output_format != "text" else None,
+                },
+            }
+        )
 
 
 @frozen(kw_only=True)
