@@ -1,8 +1,8 @@
-"""Canonical JSON and the hashes made of it: the same meaning gives the same bytes, on any machine.
+r"""Canonical JSON and the hashes made of it: the same meaning gives the same bytes, on any machine.
 
 The form, so that another program can recompute it: UTF-8 without a byte order mark; object keys sorted by
-Unicode code point; no white space; strings escaped as RFC 8259 requires and no further (``"``, ``\\``, and
-the control characters below U+0020, as ``\\b \\t \\n \\f \\r`` or ``\\u00xx`` in lower case); integers in
+Unicode code point; no white space; strings escaped as RFC 8259 requires and no further (``"``, ``\``, and
+the control characters below U+0020, as ``\b \t \n \f \r`` or ``\u00xx`` in lower case); integers in
 decimal, exact at any size; other numbers as the shortest text that reads back as the same double, in
 Python's ``repr`` spelling (``0.1``, ``1.0``, ``1e+16``); ``1`` and ``1.0`` differ. NaN and infinities have no form.
 """

@@ -21,7 +21,7 @@ _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
 
 
-def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
     raise TypeError(f"a {type(self).__name__} cannot be changed; copy it with dict(...) or list(...)")
 
 
@@ -121,7 +121,7 @@ MAX_NUMBER: Final = sys.maxsize
 
 
 def describe(value: object) -> str:
-    """Say what kind of thing ``value`` is without showing it: ``"null"``, ``"a string"``, ``"a list"`` …"""
+    """Say what kind of thing ``value`` is without showing it: ``"null"``, ``"a string"``, ``"a list"`` and so on."""
     if value is None:
         return "null"
     for kind, name in (
