@@ -1,0 +1,24 @@
+"""How Sphinx builds these pages: Markdown through MyST, the reference from the docstrings."""
+
+from importlib.metadata import version as installed_version
+
+project = "promptkit"
+author = "The promptkit developers"
+copyright = f"2026, {author}"  # noqa: A001  # Sphinx's own name for it
+version = release = installed_version("promptkit")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"promptkit {version}"
+
+# A name in single backquotes in a docstring is a Python object.
+default_role = "py:obj"
+add_module_names = False
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
