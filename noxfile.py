@@ -123,7 +123,9 @@ def lint(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation; a warning is an error."""
     session.install("--editable", f".[{EXTRAS}]", *group("docs"))
-    session.run("sphinx-build", "-W", "-E", "--keep-going", "-b", "html", *session.posargs, "docs", "docs/_build/html")
+    session.run(
+        "sphinx-build", "-q", "-W", "-E", "--keep-going", "-b", "html", *session.posargs, "docs", "docs/_build/html"
+    )
 
 
 @nox.session

@@ -1,10 +1,13 @@
-"""How hard Hypothesis searches: HYPOTHESIS_PROFILE is ``ci`` (the default; repeatable) or ``long``."""
+"""How hard Hypothesis searches (HYPOTHESIS_PROFILE: ``ci``, the default and repeatable, or ``long``), and on what."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+import promptkit
 
 settings.register_profile(
     "ci",
@@ -23,3 +26,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_report_header() -> str:
+    """Say which promptkit is tested: the installed one in the test session, the source tree in an editor."""
+    return f"promptkit: {Path(promptkit.__file__).parent}"
