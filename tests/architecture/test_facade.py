@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import pytest
 
@@ -68,7 +68,11 @@ def test_nothing_else_is_exposed() -> None:
 
 def test_version_is_the_installed_one() -> None:
     """``__version__`` says what the package's metadata says."""
-    assert promptkit.__version__ == version("promptkit")
+    try:
+        installed = version("promptkit")
+    except PackageNotFoundError:
+        pytest.skip("promptkit is not installed here")
+    assert promptkit.__version__ == installed
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
