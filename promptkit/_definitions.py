@@ -51,6 +51,10 @@ class TemplateText:
     place: Place = NOWHERE
     first_line: int = 0
     is_block: bool = False
+    is_folded: bool = False
+    """Written as a ``>`` block, which joins lines."""
+    has_comment: bool = False
+    """Written plainly and followed by `` #`` and more on its last line, which YAML takes for a comment."""
 
 
 @frozen(kw_only=True)
@@ -73,6 +77,8 @@ class InputSpec:
     description: str | None = None
     place: Place = NOWHERE
     schema_place: Place = NOWHERE
+    schema_positions: FrozenDict[str, Place] = field(factory=FrozenDict, repr=False)
+    """Places within a schema that stands in the prompt file, by JSON Pointer into the schema."""
 
 
 @frozen(kw_only=True)

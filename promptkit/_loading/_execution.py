@@ -1,0 +1,112 @@
+"""The execution values that prompt and profile files share: their names, ranges and how they are read.
+
+Guarantees: what is read here, `ExecutionOverride` takes; absent stays absent, and 0, "" and [] are values.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from promptkit._loading._shape import Item, Range, Report, Section, as_list, as_string, is_given
+from promptkit._types import ExecutionOverride, RetryPolicy
+
+NUMBERS: Final[dict[str, Range]] = {
+    "temperature": Range(at_least=0),
+    "top_p": Range(at_least=0, at_most=1),
+    "max_tokens": Range(at_least=1, is_integer=True),
+    "seed": Range(is_integer=True),
+    "presence_penalty": Range(),
+    "frequency_penalty": Range(),
+    "timeout_s": Range(above=0, at_most=86400),
+}
+RETRY_NUMBERS: Final[dict[str, Range]] = {
+    "budget": Range(at_least=0, at_most=100, is_integer=True),
+    "base_delay_s": Range(at_least=0, at_most=3600),
+    "max_delay_s": Range(at_least=0, at_most=3600),
+    "max_retry_after_s": Range(at_least=0, at_most=86400),
+}
+COMMON_KEYS: Final = ("model", *NUMBERS, "stop", "retry", "extra_body")
+"""Keys of a prompt's ``execution``; a profile has these and more."""
+
+CAPACITY: Final = "belongs to the Backend in code; files never set capacity"
+MISNAMED: Final[dict[str, str]] = {
+    "concurrency_limit": f"concurrency_limit {CAPACITY}",
+    "queue_capacity": f"queue_capacity {CAPACITY}",
+    "timeout": "write timeout_s, in seconds",
+    "timeout_ms": "write timeout_s, in seconds",
+    "retries": "write retry: {budget: …}",
+    "max_retries": "write retry: {budget: …}",
+    "budget": "budget belongs in retry",
+    "base_delay_s": "base_delay_s belongs in retry",
+    "max_delay_s": "max_delay_s belongs in retry",
+    "max_retry_after_s": "max_retry_after_s belongs in retry",
+    "max_completion_tokens": "write max_tokens; a profile's max_tokens_field chooses the name that is sent",
+    "stop_sequences": "write stop",
+    "stream": "answers are never streamed",
+}
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, section 5.6.2 (token)."""
+_CREDENTIAL_HEADERS: Final = frozenset(
+    {
+        "authorization",
+        "proxy-authorization",
+        "api-key",
+        "x-api-key",
+        "x-goog-api-key",
+        "apikey",
+        "x-auth-token",
+        "cookie",
+    }
+)
+_CLIENT_HEADERS: Final = frozenset({"content-length", "content-type", "transfer-encoding", "connection", "host"})
+
+
+def read_execution(report: Report, section: Section, **more: Any) -> ExecutionOverride:
+    """Return the values that ``section`` gives under `COMMON_KEYS`, and ``more`` ones."""
+    values: dict[str, Any] = {name: section.number(name, bounds) for name, bounds in NUMBERS.items()}
+    values["model"] = section.string("model")
+    values["stop"] = _stop(report, section.item("stop"))
+    values["extra_body"] = section.mapping("extra_body")
+    if retry := section.section("retry", RETRY_NUMBERS):
+        values["retry"] = RetryPolicy(**{name: retry.number(name, bounds) for name, bounds in RETRY_NUMBERS.items()})
+    return ExecutionOverride(**values, **more)
+
+
+def read_headers(report: Report, section: Section) -> dict[str, str] | None:
+    """Return the ``headers`` of a profile: names and values that HTTP can carry, and no credential."""
+    item = section.item("headers")
+    if item is None or section.mapping("headers") is None:
+        return None
+    headers: dict[str, str] = {}
+    for name, node in item.node.entries.items():
+        place = item.node.keys[name]
+        if name.lower() in _CREDENTIAL_HEADERS:
+            report.tell(
+                place,
+                f"{item.label}: a credential does not belong in a file; name its environment variable with "
+                f"api_key_env, or give the header {name} to the Backend in code",
+            )
+        elif name.lower() in _CLIENT_HEADERS:
+            report.tell(place, f"{item.label}: the header {name} is set by the client")
+        elif not _HEADER_NAME.fullmatch(name):
+            report.tell(place, f"{item.label}: a header's name has letters, digits and - in it, no blanks and no colon")
+        else:
+            value = as_string(report, Item(f"{item.label}.{name}", node), may_be_blank=True)
+            if value is None:
+                continue
+            if not value.isascii() or not value.isprintable():
+                report.tell(node.place, f"{item.label}.{name} must be one line of ASCII characters")
+            else:
+                headers[name] = value
+    return headers
+
+
+def _stop(report: Report, item: Item | None) -> str | tuple[str, ...] | None:
+    if item is None or not is_given(report, item):
+        return None
+    if item.node.style != "sequence":
+        return as_string(report, item, may_be_blank=True)
+    texts = [as_string(report, entry, may_be_blank=True) for entry in as_list(report, item, "strings") or ()]
+    return tuple(text for text in texts if text is not None)
