@@ -41,5 +41,5 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     """Which of x.yaml and x.yml is meant is not guessed."""
     write(tmp_path / "x.yaml", PROMPT)
     write(tmp_path / "x.yml", PROMPT)
-    with pytest.raises(DocumentError, match="x.yml"):
+    with pytest.raises(DocumentError, match=r"x\.yml"):
         PromptStore(tmp_path).load("x")
