@@ -62,6 +62,8 @@ def parse_json(text: str) -> Json:
         raise UnsafeJsonError(_TOO_DEEP)
     try:
         value, end = _STRICT.raw_decode(body)
+        if type(value) is list:
+            value = _frozen_list(value)
     except json.JSONDecodeError as exc:
         raise _not_json(exc, _blanks_before(text)) from exc
     except RecursionError as exc:  # the caller itself stands close to the limit
@@ -70,8 +72,6 @@ def parse_json(text: str) -> Json:
         raise UnsafeJsonError(*_find_flaws(body)) from exc
     if end != len(body):
         raise NotJsonError("text after the JSON value", _blanks_before(text) + end + _blanks_before(body[end:]))
-    if type(value) is list:
-        value = _frozen_list(value)
     if _may_hold_surrogates(body) and (issues := _find_flaws(body)):
         raise UnsafeJsonError(*issues)
     return value

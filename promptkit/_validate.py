@@ -96,7 +96,7 @@ def _syntax_issue(text: str, error: NotJsonError) -> Issue:
     position = error.position
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
-    follows = text[position : position + _EXCERPT]
+    follows = text[position : position + _EXCERPT].rstrip()
     where = f"before {follows!a}" if follows else "where the text ends"
     return Issue(
         "",
