@@ -1,0 +1,472 @@
+"""Capacity pools: bounded admission and first-come-first-served permits, shared by all threads of an engine.
+
+Guarantees
+    * What `_ledger` guarantees, for any number of threads; a freed permit passes straight to the oldest ticket.
+    * Grant or cancel is decided once, under the pool's lock. Cancelled first: the ticket has left, nothing is sent.
+      Granted first: `Permit.acquire` looks at the token before it returns, and gives the permit back if it is over.
+    * An exception raised into a thread (Ctrl-C, a signal handler, ``PyThreadState_SetAsyncExc``) leaves the pool right
+      wherever it lands, if the caller releases in two nested ``finally`` blocks (the safe shape, below).
+    * `CancelToken.cancel` and `release` may be called in signal handlers and finalisers, even when they interrupt this
+      very module. `admit` and `acquire` may not: they raise `RuntimeError` when they find that they have.
+    * A released claim keeps nothing alive, and nothing keeps a claim alive but its owner: the pool knows it by a weak
+      reference, whose callback gives back what a forgotten claim still had.
+    * After ``fork`` the child's pools are empty and their locks are free.
+    * Nobody else's code runs under a lock: no polls, no callbacks, no logging.
+
+What guards what: ``_Pool.lock`` guards ``_Pool.ledger`` and each claim's ``_ticket`` and ``_is_over``.
+``_Pool.intents`` is guarded by nothing: it is a deque that anybody may append to, and only the lock's owner pops from.
+Every unlock is followed by a look at it, so that what was logged while the lock was held does not stay behind.
+
+The safe shape::
+
+    permit = manager.permit(backend_id)      # nothing has happened yet
+    try:
+        try:
+            permit.acquire(cancel)
+            ...                              # send one attempt
+        finally:
+            permit.release()
+    finally:
+        permit.release()                     # free of cost when the first one completed
+
+What pure Python cannot close: a second exception that lands in the few instructions of the second ``finally``, or in
+the hand-over of a forgotten claim, or in the two lines that take the lock again after an interrupted wait; on CPython
+3.14 the exit of a ``with`` block (python/cpython#148874). A claim used by ``with manager.acquire(...)`` alone may be
+lost between two instructions of its caller; it comes back when the exception's traceback, which holds it, is dropped.
+
+Rules for changing this file: ``with self.lock:``, never ``with condition:`` (whose ``__enter__`` is Python code that an
+exception can leave locked); no ``while condition:`` directly inside ``try`` or ``with`` (python/cpython#130279: on 3.13
+an exception on the loop's back edge skips the clean-up); no try-lock; notify before dequeue.
+"""
+
+# ruff: noqa: SLF001  # a pool, its claims and their lock are one mechanism
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from promptkit._cancel import Registration, earliest
+from promptkit._clock import SYSTEM_CLOCK, wait_owned
+from promptkit._fields import describe
+from promptkit._ledger import CapacityPolicy, Ledger
+from promptkit.errors import CapacityExceededError, ConfigError, QueueTimeoutError, RunCancelledError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from promptkit._cancel import CancelToken
+    from promptkit._clock import Clock
+
+    _Ticket = weakref.ref["_Claim"]
+
+_pools: Final[weakref.WeakSet[_Pool]] = weakref.WeakSet()
+
+
+class PoolStats(NamedTuple):
+    """How much of a pool is in use: leases, permits, and tickets that wait for a permit."""
+
+    admitted: int
+    active: int
+    waiting: int
+
+
+class _Pool:
+    """One backend's ledger, its lock, and the log of what was asked for while the lock could not be taken."""
+
+    __slots__ = (
+        "__weakref__",
+        "admitting",
+        "backend_id",
+        "clock",
+        "intents",
+        "ledger",
+        "lock",
+        "policy",
+        "waiting_for_permit",
+    )
+
+    def __init__(self, backend_id: str, policy: CapacityPolicy, clock: Clock) -> None:
+        self.backend_id = backend_id
+        self.policy = policy
+        self.clock = clock
+        self.admitting = f"asking backend {backend_id!r} for admission"
+        self.waiting_for_permit = f"waiting for a permit of backend {backend_id!r}"
+        self.reset()
+        _pools.add(self)
+
+    def reset(self) -> None:
+        """Start empty, with a free lock: when built, and in the child after a fork."""
+        self.lock = threading.RLock()
+        self.ledger: Ledger[_Ticket, threading.Condition] = Ledger(self.policy)
+        self.intents: deque[_Ticket] = deque()
+
+    def is_inside(self) -> bool:
+        """True when this thread holds the lock: the caller has interrupted this module."""
+        is_owned: bool = self.lock._is_owned()  # type: ignore[attr-defined]  # the RLock method that Condition uses
+        return is_owned
+
+    # ------------------------------------------------------------------- asked for from anywhere, done by the owner
+
+    def log(self, ticket: _Ticket) -> None:
+        """Note that ``ticket`` is to be looked at: it was cancelled, released by a handler, or its owner is gone."""
+        self.intents.append(ticket)
+        self.settle()
+
+    def settle(self) -> None:
+        """Do what has been logged, unless this thread holds the lock: then it will, before it gives the lock up."""
+        while self.intents:
+            if self.is_inside():
+                return
+            with self.lock:
+                self.drain_locked()
+
+    def drain_locked(self) -> None:
+        """Do what has been logged, and pass on what it set free. Each entry is removed when it has been done."""
+        intents, ledger = self.intents, self.ledger
+        while intents:
+            ticket = intents[0]
+            claim = ticket()
+            if claim is None or claim._is_over:
+                ledger.leave(ticket)
+                ledger.withdraw(ticket)
+            else:
+                wake = ledger.cancellable(ticket)
+                if wake is not None:
+                    wake.notify()
+                    ledger.dequeue(ticket)
+            intents.popleft()
+        self.pump_locked()
+
+    def pump_locked(self) -> None:
+        """Give every free permit to the oldest ticket. Done again from the start, it finishes what was interrupted."""
+        ledger = self.ledger
+        while True:
+            ticket = ledger.grant()
+            if ticket is None:
+                return
+            ledger.waiting[ticket].notify()
+            ledger.dequeue(ticket)
+
+    # -------------------------------------------------------------------------------------------------- waiting
+
+    def new_wake_locked(self) -> threading.Condition:
+        """Return a Condition on the lock that settles the log as it gives the lock up for a wait.
+
+        A signal handler that cancels the very ticket whose thread it interrupts, between that thread's last look and
+        its sleep, can only log it. By then the waiter is registered with the Condition, so that it can be notified.
+        """
+        wake = threading.Condition(self.lock)
+        wake._release_save = self._release_save  # type: ignore[attr-defined]  # Condition's own hook
+        return wake
+
+    def _release_save(self) -> object:
+        if self.intents:
+            self.drain_locked()
+        return self.lock._release_save()  # type: ignore[attr-defined]  # what Condition itself would have called
+
+    def wait(self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None) -> bool:
+        """Wait until ``ticket`` is granted (True) or has left the queue for any reason (False)."""
+        clock = self.clock
+        while True:
+            is_over = cancel.cancelled
+            now = clock.monotonic()
+            if deadline is not None and now >= deadline:
+                is_over = True
+            with self.lock:
+                fate = self.fate_locked(ticket, is_over=is_over)
+                if fate is not None:
+                    return fate
+                wait_owned(clock, wake, earliest(deadline, cancel.deadline, now, cancel.poll_interval_s))
+                self.drain_locked()
+                fate = self.fate_locked(ticket, is_over=False)
+                if fate is not None:
+                    return fate
+
+    def fate_locked(self, ticket: _Ticket, *, is_over: bool) -> bool | None:
+        """Decide: granted (True), gone (False; also when ``is_over`` and not granted), or still waiting (None)."""
+        ledger = self.ledger
+        if ticket in ledger.held:
+            return True
+        if ticket not in ledger.waiting:
+            return False
+        if is_over:
+            ledger.dequeue(ticket)
+            return False
+        return None
+
+
+class _Claim:
+    """What a lease and a permit have in common: made without effect, used once, released any number of times."""
+
+    __slots__ = ("__weakref__", "_is_over", "_pool", "_ticket")
+
+    def __init__(self, pool: _Pool) -> None:
+        self._pool = pool
+        self._ticket: _Ticket | None = None
+        self._is_over = False
+
+    @property
+    def backend_id(self) -> str | None:
+        """The backend whose pool this is; None for one without a limit."""
+        return self._pool.backend_id
+
+    def _use_locked(self, ticket: _Ticket) -> None:
+        """Let the pool know this claim as ``ticket``; `release` finds it from now on."""
+        if self._ticket is not None or self._is_over:
+            raise RuntimeError("a lease or permit is used once; ask the manager for a new one")
+        self._ticket = ticket
+
+    def _refuse_reentry(self) -> None:
+        if self._pool.is_inside():
+            raise RuntimeError("a signal handler or finaliser asked for capacity while it interrupted the same pool")
+
+    def release(self) -> None:
+        """Give back what this has, or leave the queue. Any thread, any state, any number of times; does not block."""
+        if self._is_over and self._ticket is None:
+            return
+        pool = self._pool
+        if pool.is_inside():
+            self._is_over = True
+            if self._ticket is not None:
+                pool.log(self._ticket)
+            return
+        with pool.lock:
+            ticket = self._ticket
+            if ticket is not None:
+                self._give_back_locked(ticket)
+            self._is_over = True
+            self._ticket = None
+        if pool.intents:
+            pool.settle()
+
+    def _give_back_locked(self, ticket: _Ticket) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+
+class Lease(_Claim):
+    """A run's place in its backend's admission count."""
+
+    __slots__ = ()
+
+    def admit(self, cancel: CancelToken) -> None:
+        """Take the place, at once. Never blocks.
+
+        Raises what the token raises if it is over, `CapacityExceededError` when the backend runs and queues as much
+        as it may; then nothing has been taken.
+        """
+        pool = self._pool
+        self._refuse_reentry()
+        cancel.raise_if_cancelled(pool.admitting)
+        ticket: _Ticket = weakref.ref(self, pool.log)
+        try:
+            with pool.lock:
+                self._use_locked(ticket)
+                is_admitted = pool.ledger.admit(ticket)
+            if pool.intents:
+                pool.settle()
+        except BaseException:
+            if self._ticket is ticket:
+                self.release()
+            raise
+        if not is_admitted:
+            self.release()
+            policy = pool.policy
+            raise CapacityExceededError(pool.backend_id, policy.concurrency_limit, policy.queue_capacity)
+
+    def _give_back_locked(self, ticket: _Ticket) -> None:
+        self._pool.ledger.leave(ticket)
+
+
+class Permit(_Claim):
+    """The right to have one attempt in flight."""
+
+    __slots__ = ()
+
+    def acquire(self, cancel: CancelToken, queue_deadline: float | None = None) -> None:
+        """Block until the permit is this caller's, first come, first served.
+
+        Raises what the token raises as soon as it is over, also when that happens together with the grant, and
+        `QueueTimeoutError` when ``queue_deadline`` (absolute, on the manager's clock; None for none) passes first.
+        Whatever it raises, nothing has been taken and the caller's place in the queue is free again.
+        """
+        pool = self._pool
+        self._refuse_reentry()
+        cancel.raise_if_cancelled(pool.waiting_for_permit)
+        ticket: _Ticket = weakref.ref(self, pool.log)
+        try:
+            with pool.lock:
+                self._use_locked(ticket)
+                wake = None
+                if not pool.ledger.request(ticket):
+                    wake = pool.new_wake_locked()
+                    pool.ledger.enqueue(ticket, wake)
+            if pool.intents:
+                pool.settle()
+            if wake is not None:
+                self._wait(ticket, wake, cancel, queue_deadline)
+                if pool.intents:
+                    pool.settle()
+            cancel.raise_if_cancelled(pool.waiting_for_permit)
+        except BaseException:
+            if self._ticket is ticket:
+                self.release()
+            raise
+
+    def _wait(
+        self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, queue_deadline: float | None
+    ) -> None:
+        """Wait for the grant; raise unless it has come."""
+        pool = self._pool
+        started = pool.clock.monotonic()
+        registration = Registration(cancel, partial(pool.log, ticket))
+        try:
+            try:
+                registration.add()
+                is_granted = pool.wait(ticket, wake, cancel, queue_deadline)
+            finally:
+                registration.remove()
+        finally:
+            registration.remove()
+        if is_granted:
+            return
+        cancel.raise_if_cancelled(pool.waiting_for_permit)
+        now = pool.clock.monotonic()
+        if queue_deadline is not None and now >= queue_deadline:
+            waited_s = now - started
+            raise QueueTimeoutError(
+                f"the queue timeout passed after {waited_s:.3g} s while {pool.waiting_for_permit}; nothing was sent",
+                waited_s=waited_s,
+            )
+        raise RunCancelledError(f"the permit was released by another thread while {pool.waiting_for_permit}")
+
+    def _give_back_locked(self, ticket: _Ticket) -> None:
+        pool = self._pool
+        pool.ledger.withdraw(ticket)
+        if pool.ledger.waiting:
+            pool.pump_locked()
+
+
+class _UnlimitedLease(Lease):
+    """The lease of every backend without a limit: it only looks at the token."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Keep no state: this one object is everybody's."""
+
+    @property
+    def backend_id(self) -> None:
+        """None."""
+
+    def admit(self, cancel: CancelToken) -> None:
+        """Raise what the token raises if it is over."""
+        cancel.raise_if_cancelled("asking for admission")
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+class _UnlimitedPermit(Permit):
+    """The permit of every backend without a limit: it only looks at the token."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        """Keep no state: this one object is everybody's."""
+
+    @property
+    def backend_id(self) -> None:
+        """None."""
+
+    def acquire(self, cancel: CancelToken, queue_deadline: float | None = None) -> None:  # noqa: ARG002  # never queues
+        """Raise what the token raises if it is over."""
+        cancel.raise_if_cancelled("waiting for a permit")
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+_UNLIMITED_LEASE: Final = _UnlimitedLease()
+_UNLIMITED_PERMIT: Final = _UnlimitedPermit()
+
+
+class Manager:
+    """The pools of one engine, one for each limited backend; fixed when built, safe for any number of threads.
+
+    ``policies`` maps a backend's id to its `CapacityPolicy` and is copied. An id that is not in it, and None, is
+    unlimited: such calls take no lock and make no object. Two managers share nothing. Raises `ConfigError` for an id
+    that is not a string or is blank, and for anything that is not a policy.
+    """
+
+    __slots__ = ("_pools",)
+
+    def __init__(self, policies: Mapping[str, CapacityPolicy], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        pools: dict[str, _Pool] = {}
+        for backend_id, policy in policies.items():
+            if not isinstance(backend_id, str):
+                raise ConfigError(f"a backend id must be a string, not {describe(backend_id)}")
+            if not backend_id.strip():
+                raise ConfigError("a backend id must not be blank")
+            if not isinstance(policy, CapacityPolicy):
+                raise ConfigError(
+                    f"the capacity of backend {backend_id!r} must be a CapacityPolicy, not {describe(policy)}"
+                )
+            pools[backend_id] = _Pool(backend_id, policy, clock)
+        self._pools: Mapping[str, _Pool] = MappingProxyType(pools)
+
+    def lease(self, backend_id: str | None) -> Lease:
+        """Return a lease that has not been admitted yet; see `Lease.admit`."""
+        pool: Any = self._pools.get(backend_id)  # type: ignore[arg-type]  # None is in no mapping of ids
+        return _UNLIMITED_LEASE if pool is None else Lease(pool)
+
+    def permit(self, backend_id: str | None) -> Permit:
+        """Return a permit that has not been granted yet; see `Permit.acquire`."""
+        pool: Any = self._pools.get(backend_id)  # type: ignore[arg-type]  # None is in no mapping of ids
+        return _UNLIMITED_PERMIT if pool is None else Permit(pool)
+
+    def admit(self, backend_id: str | None, cancel: CancelToken) -> Lease:
+        """Return an admitted lease, to be used in a ``with`` block; raises as `Lease.admit` does."""
+        lease = self.lease(backend_id)
+        lease.admit(cancel)
+        return lease
+
+    def acquire(self, backend_id: str | None, cancel: CancelToken) -> Permit:
+        """Wait for a permit and return it, to be used in a ``with`` block; raises as `Permit.acquire` does."""
+        permit = self.permit(backend_id)
+        permit.acquire(cancel)
+        return permit
+
+    def stats(self, backend_id: str | None) -> PoolStats | None:
+        """Return how much of a backend's pool is in use at this moment; None if it is unlimited. For gauges."""
+        pool = self._pools.get(backend_id)  # type: ignore[arg-type]  # None is in no mapping of ids
+        if pool is None:
+            return None
+        with pool.lock:
+            pool.drain_locked()
+            ledger = pool.ledger
+            stats = PoolStats(len(ledger.leases), len(ledger.held), len(ledger.waiting))
+        if pool.intents:
+            pool.settle()
+        return stats
+
+
+def _empty_all_pools() -> None:
+    for pool in _pools:
+        pool.reset()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_empty_all_pools)

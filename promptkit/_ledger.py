@@ -1,0 +1,144 @@
+"""Who may run and who waits, for one backend: the decisions, without threads, time or I/O.
+
+Guarantees
+    * At most ``concurrency_limit + queue_capacity`` leases, at most ``concurrency_limit`` permits.
+    * First come, first served: a permit that is free goes to the oldest waiting ticket, and a newcomer gets one at
+      once only when nobody waits.
+    * A ticket leaves from anywhere in the queue, and a permit is granted, at a cost that does not depend on how many
+      wait.
+
+How it stays right when an exception is raised into a thread between any two instructions: a lease, a permit and a
+place in the queue *are* the membership of a container. Nothing is counted beside them. Every change is one call of
+one container, and every operation can be run again from the start, by anybody, after having been left half done.
+
+Rules for changing this file: no counters; one container call a change; nothing that only a local variable knows
+between taking an entry out of one container and putting it into another (look, commit, then take out).
+
+Not locked: the caller holds its pool's lock. Tickets and leases are opaque, compared by identity.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from promptkit._fields import describe, is_integer
+from promptkit.errors import ConfigError
+
+_TicketT = TypeVar("_TicketT")
+_WakeT = TypeVar("_WakeT")
+
+
+def _check_count(minimum: int) -> Any:
+    """Return a validator for a whole number of at least ``minimum``."""
+
+    def validate(_policy: CapacityPolicy, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not is_integer(value):
+            raise ConfigError(f"{attribute.name} must be a whole number, at least {minimum}, not {describe(value)}")
+        if value < minimum:  # type: ignore[operator]  # is_integer says that it is an int
+            raise ConfigError(f"{attribute.name} must be at least {minimum}, not {value}")
+
+    return validate
+
+
+@attrs.frozen
+class CapacityPolicy:
+    """What one backend takes: attempts in flight (at least 1), and runs admitted beyond those (0 for none).
+
+    Wrong numbers raise `ConfigError`; so does a sum above ``sys.maxsize``.
+    """
+
+    concurrency_limit: int = attrs.field(validator=_check_count(1))
+    queue_capacity: int = attrs.field(validator=_check_count(0))
+
+    def __attrs_post_init__(self) -> None:
+        if self.admission_limit > sys.maxsize:
+            raise ConfigError(
+                f"concurrency_limit plus queue_capacity must be at most {sys.maxsize} (sys.maxsize), "
+                f"not {self.admission_limit}"
+            )
+
+    @property
+    def admission_limit(self) -> int:
+        """How many runs may be admitted at once."""
+        return self.concurrency_limit + self.queue_capacity
+
+
+class Ledger(Generic[_TicketT, _WakeT]):
+    """The leases, permits and queue of one backend.
+
+    ``leases`` and ``held`` are dicts used as ordered sets. ``waiting`` maps each queued ticket to what wakes it, the
+    oldest first (an `OrderedDict`, whose oldest entry is found at constant cost; a plain dict's is not).
+    """
+
+    __slots__ = ("admission_limit", "concurrency_limit", "held", "leases", "waiting")
+
+    def __init__(self, policy: CapacityPolicy) -> None:
+        self.admission_limit = policy.admission_limit
+        self.concurrency_limit = policy.concurrency_limit
+        self.leases: dict[_TicketT, None] = {}
+        self.held: dict[_TicketT, None] = {}
+        self.waiting: OrderedDict[_TicketT, _WakeT] = OrderedDict()
+
+    # ------------------------------------------------------------------------------------------- admission
+
+    def admit(self, lease: _TicketT) -> bool:
+        """Admit ``lease`` if there is room for it, or if it has been; False means that the backend is full."""
+        leases = self.leases
+        if len(leases) >= self.admission_limit and lease not in leases:
+            return False
+        leases[lease] = None
+        return True
+
+    def leave(self, lease: _TicketT) -> None:
+        """Give the lease back, if it is one."""
+        self.leases.pop(lease, None)
+
+    # --------------------------------------------------------------------------------------------- permits
+
+    def request(self, ticket: _TicketT) -> bool:
+        """Give ``ticket`` a permit if one is free and nobody waits, or if it has one; False means: `enqueue` it."""
+        held = self.held
+        if len(held) < self.concurrency_limit and not self.waiting:
+            held[ticket] = None
+            return True
+        return ticket in held
+
+    def enqueue(self, ticket: _TicketT, wake: _WakeT) -> None:
+        """Put ``ticket`` at the end of the queue; one that is in it keeps its place."""
+        self.waiting[ticket] = wake
+
+    def grant(self) -> _TicketT | None:
+        """Give a free permit to the oldest ticket; None if nobody waits or nothing is free.
+
+        The ticket returned owns its permit and still stands in the queue: wake it, `dequeue` it, and call again until
+        None comes back. Left off in between, the next call returns the same ticket, which costs nothing.
+        """
+        ticket = next(iter(self.waiting), None)
+        if ticket is None:
+            return None
+        held = self.held
+        if ticket not in held:
+            if len(held) >= self.concurrency_limit:
+                return None
+            held[ticket] = None
+        return ticket
+
+    def dequeue(self, ticket: _TicketT) -> None:
+        """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own."""
+        self.waiting.pop(ticket, None)
+
+    def withdraw(self, ticket: _TicketT) -> None:
+        """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""
+        if self.waiting:
+            self.waiting.pop(ticket, None)
+        self.held.pop(ticket, None)
+
+    def cancellable(self, ticket: _TicketT) -> _WakeT | None:
+        """Return what wakes ``ticket`` if it waits and has not been granted: the one case where a cancel wins."""
+        if ticket in self.held:
+            return None
+        return self.waiting.get(ticket)

@@ -1,0 +1,838 @@
+"""Pools: admission, permits in order, grant or cancel, deadlines, releases, and what they keep alive."""
+
+import gc
+import signal
+import sys
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+from promptkit import _capacity
+from promptkit._cancel import CancelToken
+from promptkit._capacity import Lease, Manager, Permit, PoolStats
+from promptkit._ledger import CapacityPolicy
+from promptkit.errors import (
+    CapacityExceededError,
+    ConfigError,
+    DeadlineExceededError,
+    QueueTimeoutError,
+    RunCancelledError,
+)
+from support.clock import FakeClock
+from support.threads import Worker
+
+
+class Bench:
+    """A manager with one limited backend, ``b``, on a fake clock, and what the tests do with it."""
+
+    def __init__(self, limit: int = 1, queue: int = 10) -> None:
+        self.clock = FakeClock()
+        self.manager = Manager({"b": CapacityPolicy(limit, queue)}, clock=self.clock)
+        self.token = CancelToken(clock=self.clock)
+        self.order: list[str] = []
+
+    @property
+    def stats(self) -> PoolStats:
+        """Leases, permits, tickets in the queue."""
+        stats = self.manager.stats("b")
+        assert stats is not None
+        return stats
+
+    def acquire(self, token: CancelToken | None = None) -> Permit:
+        """Acquire in this thread."""
+        return self.manager.acquire("b", token or self.token)
+
+    def queue(self, name: str = "waiter", token: CancelToken | None = None, **kwargs: Any) -> Worker:
+        """Start a thread that acquires, notes its turn and releases; return when it stands in the queue."""
+
+        def run() -> Permit:
+            permit = self.manager.permit("b")
+            try:
+                permit.acquire(token or self.token, **kwargs)
+                self.order.append(name)
+            finally:
+                permit.release()
+            return permit
+
+        waiting = self.stats.waiting
+        worker = Worker(run)
+        self.clock.wait_for_sleepers(waiting + 1)
+        return worker
+
+    def assert_empty(self) -> None:
+        """Everything has come back, and nothing is left in the token or in the log."""
+        assert self.stats == (0, 0, 0)
+        assert not self.token._registrations
+        assert not self.manager._pools["b"].intents
+
+
+# --------------------------------------------------------------------------------------------- construction
+
+
+def test_a_blank_backend_id_is_refused() -> None:
+    """It would never be found again."""
+    for backend_id in ("", "  ", "\t\n"):
+        with pytest.raises(ConfigError, match="a backend id must not be blank"):
+            Manager({backend_id: CapacityPolicy(1, 0)})
+
+
+def test_a_backend_id_that_is_no_string_is_refused() -> None:
+    """By kind."""
+    with pytest.raises(ConfigError, match="a backend id must be a string, not an integer"):
+        Manager({7: CapacityPolicy(1, 0)})  # type: ignore[dict-item]
+
+
+def test_a_capacity_that_is_no_policy_is_refused() -> None:
+    """The numbers are checked by CapacityPolicy, so they must have come through it."""
+    with pytest.raises(ConfigError, match="the capacity of backend 'b' must be a CapacityPolicy, not an integer"):
+        Manager({"b": 4})  # type: ignore[dict-item]
+
+
+def test_a_manager_does_not_change_with_its_makers_mapping() -> None:
+    """And its own mapping cannot be changed."""
+    policies = {"b": CapacityPolicy(1, 0)}
+    manager = Manager(policies)
+    policies["c"] = CapacityPolicy(1, 0)
+    del policies["b"]
+    assert manager.stats("b") == (0, 0, 0)
+    assert manager.stats("c") is None
+    with pytest.raises(TypeError):
+        manager._pools["c"] = manager._pools["b"]  # type: ignore[index]
+
+
+def test_importing_creates_no_lock() -> None:
+    """A host may patch threading after the import: locks are made when a manager is."""
+    assert not [
+        name for name, value in vars(_capacity).items() if type(value).__name__ in ("lock", "RLock", "Condition")
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ unlimited
+
+
+@pytest.mark.parametrize("backend_id", [None, "another"])
+def test_unlimited_backends_share_one_lease_and_one_permit(backend_id: str | None) -> None:
+    """Nothing is made for a call, nothing is counted, and any number of them are given out."""
+    bench = Bench()
+    leases = {id(bench.manager.admit(backend_id, bench.token)) for _ in range(100)}
+    permits = {id(bench.manager.acquire(backend_id, bench.token)) for _ in range(100)}
+    assert len(leases) == len(permits) == 1
+    assert bench.manager.stats(backend_id) is None
+    bench.assert_empty()
+
+
+def test_unlimited_calls_look_at_the_token() -> None:
+    """A run that is over takes nothing, limited or not."""
+    manager = Manager({})
+    token = CancelToken()
+    token.cancel("stop")
+    with pytest.raises(RunCancelledError, match="the run was cancelled while asking for admission: stop"):
+        manager.admit(None, token)
+    with pytest.raises(RunCancelledError, match="the run was cancelled while waiting for a permit: stop"):
+        manager.acquire("x", token)
+
+
+def test_unlimited_claims_are_released_as_often_as_one_likes() -> None:
+    """They stay usable, being everybody's."""
+    manager = Manager({})
+    token = CancelToken()
+    lease, permit = manager.admit(None, token), manager.acquire(None, token)
+    for claim in (lease, permit):
+        claim.release()
+        claim.release()
+        assert claim.backend_id is None
+    with manager.admit(None, token) as again:
+        assert again is lease
+    with manager.acquire(None, token) as again_permit:
+        assert again_permit is permit
+    permit.acquire(token, queue_deadline=0.0)
+
+
+def test_an_unlimited_call_allocates_nothing_that_stays() -> None:
+    """And takes no lock: there is none."""
+    manager = Manager({})
+    token = CancelToken()
+
+    def use() -> None:
+        manager.lease(None).admit(token)
+        manager.permit(None).acquire(token)
+
+    use()
+    before = sys.getallocatedblocks()
+    for _ in range(1000):
+        use()
+    assert sys.getallocatedblocks() - before < 50
+
+
+# ------------------------------------------------------------------------------------------------ admission
+
+
+def test_c20_admission_is_refused_beyond_limit_and_queue() -> None:
+    """Two run, three wait, the sixth caller is told so at once, with the numbers."""
+    bench = Bench(2, 3)
+    leases = [bench.manager.admit("b", bench.token) for _ in range(5)]
+    with pytest.raises(CapacityExceededError) as caught:
+        bench.manager.admit("b", bench.token)
+    assert (caught.value.backend_id, caught.value.concurrency_limit, caught.value.queue_capacity) == ("b", 2, 3)
+    assert "backend 'b' is full: 2 running, 3 waiting" in str(caught.value)
+    assert bench.stats.admitted == 5
+    leases.pop().release()
+    leases.append(bench.manager.admit("b", bench.token))
+    for lease in leases:
+        lease.release()
+    bench.assert_empty()
+
+
+def test_a_queue_of_zero_admits_only_what_may_run() -> None:
+    """An explicit zero is a number, not "no limit"."""
+    bench = Bench(1, 0)
+    with bench.manager.admit("b", bench.token), pytest.raises(CapacityExceededError):
+        bench.manager.admit("b", bench.token)
+    bench.assert_empty()
+
+
+def test_a_cancelled_token_is_not_admitted() -> None:
+    """It says so before it says that the backend is full."""
+    bench = Bench(1, 0)
+    with bench.manager.admit("b", bench.token):
+        token = CancelToken()
+        token.cancel("stop")
+        with pytest.raises(RunCancelledError, match="cancelled while asking backend 'b' for admission: stop"):
+            bench.manager.admit("b", token)
+        assert bench.stats.admitted == 1
+
+
+def test_an_expired_token_is_not_admitted() -> None:
+    """With the seconds that had been allowed."""
+    bench = Bench()
+    token = CancelToken(timeout=5, clock=bench.clock)
+    bench.clock.advance(5)
+    with pytest.raises(DeadlineExceededError, match="time of 5 s was up while asking backend 'b' for admission"):
+        bench.manager.admit("b", token)
+    bench.assert_empty()
+
+
+def test_a_refused_lease_holds_nothing_and_cannot_be_tried_again() -> None:
+    """Its release is as harmless as any."""
+    bench = Bench(1, 0)
+    first = bench.manager.admit("b", bench.token)
+    lease = bench.manager.lease("b")
+    with pytest.raises(CapacityExceededError):
+        lease.admit(bench.token)
+    first.release()
+    lease.release()
+    with pytest.raises(RuntimeError, match="used once"):
+        lease.admit(bench.token)
+    bench.assert_empty()
+
+
+def test_leases_and_permits_are_counted_apart() -> None:
+    """A run that waits to retry holds a lease and no permit."""
+    bench = Bench(1, 1)
+    lease = bench.manager.admit("b", bench.token)
+    permit = bench.acquire()
+    assert bench.stats == (1, 1, 0)
+    permit.release()
+    assert bench.stats == (1, 0, 0)
+    lease.release()
+    bench.assert_empty()
+
+
+def test_two_backends_share_nothing() -> None:
+    """A full one does not hold up the other."""
+    clock = FakeClock()
+    manager = Manager({"a": CapacityPolicy(1, 0), "b": CapacityPolicy(1, 0)}, clock=clock)
+    token = CancelToken(clock=clock)
+    with manager.admit("a", token), manager.acquire("a", token):
+        with manager.admit("b", token), manager.acquire("b", token):
+            assert manager.stats("a") == manager.stats("b") == (1, 1, 0)
+        assert manager.stats("b") == (0, 0, 0)
+
+
+def test_c35_two_managers_share_nothing() -> None:
+    """Capacity is per engine: the same backend in two engines has twice the permits."""
+    first, second = Bench(1, 0), Bench(1, 0)
+    with first.acquire(), second.acquire():
+        assert first.stats == second.stats == (0, 1, 0)
+
+
+# ------------------------------------------------------------------------------------------ permits in order
+
+
+def test_permits_up_to_the_limit_are_given_at_once() -> None:
+    """Without waiting on the clock."""
+    bench = Bench(3)
+    permits = [bench.acquire() for _ in range(3)]
+    assert bench.stats == (0, 3, 0)
+    assert {permit.backend_id for permit in permits} == {"b"}
+    for permit in permits:
+        permit.release()
+    bench.assert_empty()
+
+
+def test_permits_are_granted_in_the_order_of_asking() -> None:
+    """Fifty threads in a queue, one permit."""
+    bench = Bench(1, 50)
+    held = bench.acquire()
+    names = [f"waiter {number}" for number in range(50)]
+    workers = [bench.queue(name) for name in names]
+    assert bench.stats == (0, 1, 50)
+    held.release()
+    for worker in workers:
+        worker.result()
+    assert bench.order == names
+    bench.assert_empty()
+
+
+def test_a_freed_permit_is_the_oldest_tickets_before_anybody_else_can_have_it() -> None:
+    """A newcomer that asks after the release, and before the woken thread has run, queues behind it."""
+    bench = Bench(1)
+    held = bench.acquire()
+    worker = bench.queue("first")
+    pool = bench.manager._pools["b"]
+    newcomer = bench.manager.permit("b")
+    with pool.lock:  # the woken thread cannot run on
+        newcomer_ticket = weakref.ref(newcomer)
+        pool.ledger.withdraw(held._ticket)
+        pool.pump_locked()
+        assert not pool.ledger.request(newcomer_ticket)
+    worker.result()
+    assert bench.order == ["first"]
+    held.release()
+    bench.assert_empty()
+
+
+def test_one_release_wakes_one_thread() -> None:
+    """The others sleep on: they still stand in their own conditions."""
+    bench = Bench(1)
+    held = bench.acquire()
+    pool = bench.manager._pools["b"]
+    workers = [bench.queue(f"{number}") for number in range(5)]
+    wakes = list(pool.ledger.waiting.values())
+    with pool.lock:
+        assert [len(wake._waiters) for wake in wakes] == [1, 1, 1, 1, 1]  # type: ignore[attr-defined]
+        pool.ledger.withdraw(held._ticket)
+        pool.pump_locked()
+        assert [len(wake._waiters) for wake in wakes] == [0, 1, 1, 1, 1]  # type: ignore[attr-defined]
+    held.release()
+    for worker in workers:
+        worker.result()
+    bench.assert_empty()
+
+
+def test_all_freed_permits_are_passed_on() -> None:
+    """Two releases, two grants."""
+    bench = Bench(2)
+    held = [bench.acquire(), bench.acquire()]
+    workers = [bench.queue("a"), bench.queue("b"), bench.queue("c")]
+    for permit in held:
+        permit.release()
+    for worker in workers:
+        worker.result()
+    assert sorted(bench.order) == ["a", "b", "c"]
+    bench.assert_empty()
+
+
+# -------------------------------------------------------------------------------------------- grant or cancel
+
+
+def test_c21_a_cancelled_ticket_leaves_the_queue_at_once() -> None:
+    """From the middle; the others keep their order and nothing is sent for it."""
+    bench = Bench()
+    held = bench.acquire()
+    token = CancelToken(clock=bench.clock)
+    first, second, third = bench.queue("1"), bench.queue("2", token), bench.queue("3")
+    token.cancel("caller gone")
+    with pytest.raises(RunCancelledError, match="cancelled while waiting for a permit of backend 'b': caller gone"):
+        second.result()
+    assert bench.stats.waiting == 2
+    held.release()
+    first.result()
+    third.result()
+    assert bench.order == ["1", "3"]
+    bench.assert_empty()
+
+
+def test_the_cancelling_call_itself_frees_the_place() -> None:
+    """When cancel has returned, the ticket is gone, whether its thread has run or not."""
+    bench = Bench()
+    token = CancelToken(clock=bench.clock)
+    with bench.acquire():
+        worker = bench.queue("x", token)
+        token.cancel()
+        assert bench.manager._pools["b"].ledger.waiting == {}
+        with pytest.raises(RunCancelledError):
+            worker.result()
+    bench.assert_empty()
+
+
+def test_a_cancelled_head_does_not_hold_up_the_next() -> None:
+    """The free permit goes to whoever is oldest now."""
+    bench = Bench()
+    held = bench.acquire()
+    token = CancelToken(clock=bench.clock)
+    head, following = bench.queue("head", token), bench.queue("next")
+    token.cancel()
+    held.release()
+    with pytest.raises(RunCancelledError):
+        head.result()
+    following.result()
+    assert bench.order == ["next"]
+    bench.assert_empty()
+
+
+def test_a_cancel_after_the_grant_gives_the_permit_back() -> None:
+    """Granted first: the caller owns it, looks at the token before it returns, and passes it on."""
+    bench = Bench()
+    held = bench.acquire()
+    token = CancelToken(clock=bench.clock)
+    chosen, following = bench.queue("chosen", token), bench.queue("next")
+    pool = bench.manager._pools["b"]
+    with pool.lock:  # the woken thread cannot run before the cancel
+        pool.ledger.withdraw(held._ticket)
+        pool.pump_locked()
+        token.cancel("too late")
+    with pytest.raises(RunCancelledError, match="too late"):
+        chosen.result()
+    following.result()
+    assert bench.order == ["next"]
+    held.release()
+    bench.assert_empty()
+
+
+def test_an_already_cancelled_token_takes_no_permit_and_no_place() -> None:
+    """Whether one is free or not."""
+    bench = Bench()
+    token = CancelToken(clock=bench.clock)
+    token.cancel("before")
+    with pytest.raises(RunCancelledError, match="before"):
+        bench.acquire(token)
+    with bench.acquire(), pytest.raises(RunCancelledError, match="before"):
+        bench.acquire(token)
+    bench.assert_empty()
+
+
+def test_a_parents_cancel_reaches_the_queue() -> None:
+    """A run's token is a child of the caller's."""
+    bench = Bench()
+    with bench.acquire():
+        worker = bench.queue("x", bench.token.child(timeout=100))
+        bench.token.cancel("all")
+        with pytest.raises(RunCancelledError, match="all"):
+            worker.result()
+    bench.assert_empty()
+
+
+# ------------------------------------------------------------------------------------------------- deadlines
+
+
+def test_c04_the_deadline_is_charged_for_waiting() -> None:
+    """The place in the queue is free at once; the message has the seconds and the backend."""
+    bench = Bench()
+    held = bench.acquire()
+    worker = bench.queue("late", CancelToken(timeout=5, clock=bench.clock))
+    bench.clock.advance(4)
+    bench.clock.wait_for_sleepers(1)
+    assert bench.stats.waiting == 1
+    bench.clock.advance(1)
+    with pytest.raises(DeadlineExceededError) as caught:
+        worker.result()
+    assert str(caught.value) == "the run's time of 5 s was up while waiting for a permit of backend 'b'"
+    assert caught.value.timeout_s == 5
+    assert bench.stats == (0, 1, 0)
+    held.release()
+    assert bench.order == []
+    bench.assert_empty()
+
+
+def test_a_queue_timeout_is_its_own_error() -> None:
+    """With the seconds waited; the token is not over."""
+    bench = Bench()
+    held = bench.acquire()
+    worker = bench.queue("late", queue_deadline=bench.clock.monotonic() + 2)
+    bench.clock.advance(2)
+    with pytest.raises(QueueTimeoutError) as caught:
+        worker.result()
+    assert caught.value.waited_s == 2
+    assert caught.value.phase == "queue"
+    assert str(caught.value) == (
+        "the queue timeout passed after 2 s while waiting for a permit of backend 'b'; nothing was sent"
+    )
+    assert not bench.token.cancelled
+    held.release()
+    bench.assert_empty()
+
+
+def test_a_queue_deadline_that_has_passed_does_not_wait() -> None:
+    """0 means do not wait: a free permit is taken, a busy backend is left."""
+    bench = Bench()
+    now = bench.clock.monotonic()
+    permit = bench.manager.permit("b")
+    permit.acquire(bench.token, queue_deadline=now)
+    other = bench.manager.permit("b")
+    with pytest.raises(QueueTimeoutError) as caught:
+        other.acquire(bench.token, queue_deadline=now)
+    assert caught.value.waited_s == 0
+    permit.release()
+    bench.assert_empty()
+
+
+def test_the_tokens_deadline_comes_before_a_queue_timeout_at_the_same_moment() -> None:
+    """The run is over; that there was no permit either is no news."""
+    bench = Bench()
+    with bench.acquire():
+        token = CancelToken(timeout=2, clock=bench.clock)
+        worker = bench.queue("late", token, queue_deadline=bench.clock.monotonic() + 2)
+        bench.clock.advance(2)
+        with pytest.raises(DeadlineExceededError) as caught:
+            worker.result()
+        assert not isinstance(caught.value, QueueTimeoutError)
+    bench.assert_empty()
+
+
+def test_a_granted_permit_is_kept_though_the_queue_deadline_passes() -> None:
+    """It bounds the waiting, not the attempt."""
+    bench = Bench()
+    permit = bench.manager.permit("b")
+    permit.acquire(bench.token, queue_deadline=bench.clock.monotonic() + 1)
+    bench.clock.advance(5)
+    assert bench.stats.active == 1
+    permit.release()
+    bench.assert_empty()
+
+
+def test_c32_a_jump_of_the_wall_clock_ends_no_wait() -> None:
+    """Deadlines are on the monotonic clock."""
+    bench = Bench()
+    held = bench.acquire()
+    worker = bench.queue("x", CancelToken(timeout=30, clock=bench.clock))
+    bench.clock.set_wall(bench.clock.wall() - 3600)
+    bench.clock.advance(0)
+    bench.clock.wait_for_sleepers(1)
+    held.release()
+    worker.result()
+    assert bench.order == ["x"]
+
+
+def test_a_polled_token_is_asked_at_every_interval_and_outside_the_lock() -> None:
+    """A host that can only be asked leaves the queue within one interval."""
+    bench = Bench()
+    is_gone: list[bool] = []
+    owned: list[bool] = []
+    pool = bench.manager._pools["b"]
+
+    def poll() -> bool:
+        owned.append(pool.is_inside())
+        return bool(is_gone)
+
+    with bench.acquire():
+        worker = bench.queue("x", CancelToken(poll=poll, poll_interval_s=0.5, clock=bench.clock))
+        bench.clock.advance(0.5)
+        bench.clock.wait_for_sleepers(1)
+        is_gone.append(True)
+        bench.clock.advance(0.5)
+        with pytest.raises(RunCancelledError, match="poll"):
+            worker.result()
+    assert owned
+    assert not any(owned)
+    bench.assert_empty()
+
+
+def test_waiting_works_on_the_machines_clock() -> None:
+    """A short queue timeout, for real."""
+    manager = Manager({"b": CapacityPolicy(1, 1)})
+    token = CancelToken()
+    with manager.acquire("b", token), pytest.raises(QueueTimeoutError):
+        manager.permit("b").acquire(token, queue_deadline=token.clock.monotonic() + 0.02)
+    with manager.acquire("b", token), pytest.raises(DeadlineExceededError):
+        manager.acquire("b", CancelToken(timeout=0.02))
+    assert manager.stats("b") == (0, 0, 0)
+
+
+# -------------------------------------------------------------------------------------------------- releases
+
+
+@pytest.mark.parametrize("kind", ["lease", "permit"])
+def test_release_is_idempotent_in_every_state(kind: str) -> None:
+    """Before use, after use, twice, and from another thread."""
+    bench = Bench(1, 0)
+
+    def make() -> Lease | Permit:
+        return bench.manager.lease("b") if kind == "lease" else bench.manager.permit("b")
+
+    def use(claim: Lease | Permit) -> None:
+        if isinstance(claim, Lease):
+            claim.admit(bench.token)
+        else:
+            claim.acquire(bench.token)
+
+    fresh = make()
+    fresh.release()
+    fresh.release()
+    with pytest.raises(RuntimeError, match="a lease or permit is used once"):
+        use(fresh)
+    claim = make()
+    use(claim)
+    with pytest.raises(RuntimeError, match="used once"):
+        use(claim)
+    Worker(claim.release).result()
+    bench.assert_empty()
+    other = make()
+    use(other)
+    claim.release()  # does not take what the other has
+    assert bench.stats != (0, 0, 0)
+    other.release()
+    bench.assert_empty()
+
+
+def test_using_a_claim_twice_does_not_lose_it() -> None:
+    """The refusal leaves what the first use has taken."""
+    bench = Bench(1, 0)
+    lease = bench.manager.admit("b", bench.token)
+    with pytest.raises(RuntimeError):
+        lease.admit(bench.token)
+    assert bench.stats.admitted == 1
+    lease.release()
+    bench.assert_empty()
+
+
+def test_a_waiting_permit_can_be_released_by_another_thread() -> None:
+    """Its caller is told that it will not come."""
+    bench = Bench()
+    with bench.acquire():
+        permit = bench.manager.permit("b")
+        worker = Worker(permit.acquire, bench.token)
+        bench.clock.wait_for_sleepers(1)
+        permit.release()
+        assert bench.stats.waiting == 0
+        bench.clock.advance(0)
+        with pytest.raises(RunCancelledError, match="released by another thread while waiting for a permit"):
+            worker.result()
+    bench.assert_empty()
+
+
+def test_claims_are_context_managers() -> None:
+    """Whatever the block raises, they come back."""
+    bench = Bench()
+
+    def use() -> None:
+        with bench.manager.admit("b", bench.token) as lease, bench.acquire() as permit:
+            assert isinstance(lease, Lease)
+            assert isinstance(permit, Permit)
+            assert bench.stats == (1, 1, 0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        use()
+    bench.assert_empty()
+
+
+def test_a_forgotten_claim_comes_back_when_it_dies() -> None:
+    """And what it held goes to the oldest ticket, without anybody calling anything."""
+    bench = Bench()
+    lease, permit = bench.manager.admit("b", bench.token), bench.acquire()
+    worker = bench.queue("next")
+    del permit
+    worker.result()
+    del lease
+    bench.assert_empty()
+
+
+def test_a_forgotten_claim_in_a_reference_cycle_comes_back_too() -> None:
+    """When the garbage collector finds it: an exception's traceback makes such cycles."""
+    bench = Bench()
+    permit = bench.acquire()
+    cycle: list[Any] = [permit]
+    cycle.append(cycle)
+    del permit, cycle
+    gc.collect()
+    bench.assert_empty()
+
+
+def test_a_claim_never_used_dies_quietly() -> None:
+    """The pool has never heard of it."""
+    bench = Bench()
+    claims = [bench.manager.permit("b"), bench.manager.lease("b")]
+    claims.clear()
+    bench.assert_empty()
+
+
+# ------------------------------------------------------------------------------------- what is kept alive
+
+
+def test_a_departed_ticket_keeps_nothing_alive() -> None:
+    """Neither the permit, nor the token, nor the error: whether it was granted, cancelled or timed out."""
+    bench = Bench()
+
+    def leave(how: str) -> list[weakref.ref[Any]]:
+        token = CancelToken(timeout=5, clock=bench.clock)
+        held = bench.acquire()
+        permit = bench.manager.permit("b")
+        worker = Worker(permit.acquire, token)
+        bench.clock.wait_for_sleepers(1)
+        if how == "grant":
+            held.release()
+        elif how == "cancel":
+            token.cancel()
+        else:
+            bench.clock.advance(5)
+        worker.join()
+        if how == "grant":
+            permit.release()
+        held.release()
+        kept: list[weakref.ref[Any]] = [weakref.ref(permit), weakref.ref(token)]
+        if worker.error is not None:
+            kept.append(weakref.ref(worker.error))
+            worker.error = None
+        return kept
+
+    for how in ("grant", "cancel", "deadline"):
+        kept = leave(how)
+        gc.collect()
+        assert [ref() for ref in kept] == [None] * len(kept), how
+    bench.assert_empty()
+
+
+def test_a_manager_that_is_dropped_is_freed() -> None:
+    """The list of pools for fork keeps none of them."""
+    manager = Manager({"b": CapacityPolicy(1, 0)})
+    gone = weakref.ref(manager._pools["b"])
+    with manager.acquire("b", CancelToken()):
+        pass
+    del manager
+    gc.collect()
+    assert gone() is None
+
+
+def test_nothing_grows_with_runs_served() -> None:
+    """A thousand of them leave as many blocks as the first did."""
+    bench = Bench()
+
+    def serve() -> None:
+        with bench.manager.admit("b", bench.token), bench.acquire():
+            pass
+
+    serve()
+    before = sys.getallocatedblocks()
+    for _ in range(1000):
+        serve()
+    assert sys.getallocatedblocks() - before < 100
+
+
+# ------------------------------------------------------------------------------- signal handlers, finalisers
+
+
+@pytest.fixture
+def on_signal() -> Any:
+    """Set what SIGUSR1 does in this test."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield lambda function: signal.signal(signal.SIGUSR1, lambda *_: function())
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_handler_that_cancels_reaches_the_thread_it_interrupts(on_signal: Any) -> None:
+    """Also between that thread's last look and its sleep, when a notification would find nobody."""
+
+    class Interrupting(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+            super().wait(condition, deadline)
+
+    clock = Interrupting()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    token = CancelToken(clock=clock)
+    on_signal(lambda: token.cancel("signal"))
+    with manager.acquire("b", CancelToken()), pytest.raises(RunCancelledError, match="signal"):
+        manager.acquire("b", token)
+    assert manager.stats("b") == (0, 0, 0)
+
+
+def test_a_handler_that_releases_inside_the_pool_is_served_by_the_pool_itself(on_signal: Any) -> None:
+    """It is logged, and done before the interrupted thread gives the lock up."""
+
+    class Interrupting(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+            super().wait(condition, deadline)
+
+    clock = Interrupting()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    held = manager.acquire("b", CancelToken())
+    on_signal(held.release)
+    with manager.acquire("b", CancelToken()):
+        assert manager.stats("b") == (0, 1, 0)
+    held.release()
+    assert manager.stats("b") == (0, 0, 0)
+
+
+def test_a_handler_must_not_ask_for_capacity_inside_the_pool(on_signal: Any) -> None:
+    """It would find the books open: it is told so, and nothing is lost."""
+
+    class Interrupting(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+            super().wait(condition, deadline)
+
+    clock = Interrupting()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    on_signal(lambda: manager.acquire("b", CancelToken()))
+    with (
+        manager.acquire("b", CancelToken()),
+        pytest.raises(RuntimeError, match="a signal handler or finaliser asked for capacity"),
+    ):
+        manager.acquire("b", CancelToken())
+    on_signal(lambda: manager.admit("b", CancelToken()))
+    with (
+        manager.acquire("b", CancelToken()),
+        pytest.raises(RuntimeError, match="a signal handler or finaliser asked for capacity"),
+    ):
+        manager.acquire("b", CancelToken())
+    assert manager.stats("b") == (0, 0, 0)
+
+
+def test_an_exception_out_of_the_wait_leaves_the_queue_and_is_not_hidden() -> None:
+    """C13: Condition.wait may come out without its lock; KeyboardInterrupt comes out of acquire unchanged."""
+
+    class Losing(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            condition.release()
+            raise KeyboardInterrupt
+
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=Losing())
+    token = CancelToken()
+    with manager.acquire("b", CancelToken()):
+        with pytest.raises(KeyboardInterrupt):
+            manager.acquire("b", token)
+        assert manager.stats("b") == (0, 1, 0)
+    assert manager.stats("b") == (0, 0, 0)
+    assert not token._registrations
+
+
+def test_c11_permits_survive_an_interrupt_right_after_the_grant() -> None:
+    """A signal handler raises as soon as the permit is granted, a hundred times; all permits are still there."""
+    bench = Bench(2)
+
+    class SoftTimeLimitError(Exception):
+        """What a task queue raises into its worker."""
+
+    class Token(CancelToken):
+        """Raises when acquire looks at it for the second time: after the grant."""
+
+        __slots__ = ("looks",)
+        looks: int
+
+        def raise_if_cancelled(self, doing: str | None = None) -> None:
+            self.looks += 1
+            if self.looks == 2:
+                raise SoftTimeLimitError
+
+    for _ in range(100):
+        token = Token()
+        token.looks = 0
+        with pytest.raises(SoftTimeLimitError):
+            bench.acquire(token)
+    assert bench.stats == (0, 0, 0)
+    with bench.acquire(), bench.acquire():
+        assert bench.stats.active == 2
