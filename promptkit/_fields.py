@@ -107,6 +107,14 @@ class Secret:
             raise ConfigError(f"the api_key function must return a string, not {describe(value)}")
         return value
 
+    def resolved(self) -> Secret:
+        """Return a secret that holds the credential itself: this one, or what its function gives now."""
+        return self if isinstance(self._source, str) else Secret(self.reveal())
+
+    def known(self) -> str | None:
+        """Return the credential if it is held here, without calling a function for it; None otherwise."""
+        return self._source if isinstance(self._source, str) else None
+
     def __repr__(self) -> str:
         return "Secret('***')"
 

@@ -248,6 +248,15 @@ def test_a_secret_function_is_called_each_time() -> None:
     assert [secret.reveal(), secret.reveal()] == ["one", "two"]
 
 
+def test_a_secret_is_known_only_when_it_is_held() -> None:
+    """Asking what must not be shown never calls the function; resolving calls it once."""
+    keys = iter(["one"])
+    secret = Secret(lambda: next(keys))
+    assert secret.known() is None
+    resolved = secret.resolved()
+    assert (resolved.known(), resolved.reveal(), resolved.resolved() is resolved) == ("one", "one", True)
+
+
 def test_a_secret_function_must_give_a_string() -> None:
     """None is no key, and the error names what came."""
     with pytest.raises(ConfigError, match="must return a string, not null"):
