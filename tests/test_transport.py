@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.server import Server, completion, hang, reply
 
 from promptkit._cancel import CancelToken
 from promptkit._transport import Answer, Transport
 from promptkit.errors import DeadlineExceededError
+from support.server import Server, completion, hang, reply
 
 
 @pytest.fixture
