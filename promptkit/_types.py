@@ -7,7 +7,7 @@ copies what it is given and refuses what the field does not allow with a `Config
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from attrs import evolve, field, fields, frozen
@@ -148,13 +148,17 @@ class Image:
     """``sha256:`` and the hexadecimal digest of ``data``."""
 
 
+def _images(images: Iterable[Image]) -> tuple[Image, ...]:
+    return tuple(images)
+
+
 @frozen
 class Message:
     """One turn: who speaks, the text, and the images that go with it (in order, after the text)."""
 
     role: Role
     content: str = field(repr=False)
-    images: tuple[Image, ...] = field(default=(), converter=tuple, kw_only=True)
+    images: tuple[Image, ...] = field(default=(), converter=_images, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if self.role not in ROLES:
