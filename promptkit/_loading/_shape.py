@@ -16,7 +16,8 @@ from attrs import frozen
 from promptkit._definitions import NOWHERE, Place
 from promptkit._fields import FrozenDict, Json, describe, is_integer, is_number
 from promptkit._loading._files import name_fault
-from promptkit._loading._yaml import MAX_PROBLEMS, MAX_SHOWN, Document, Node, quote, sorted_problems
+from promptkit._loading._text import MAX_SHOWN, quote
+from promptkit._loading._yaml import MAX_PROBLEMS, Document, Node, sorted_problems
 from promptkit._types import Problem
 from promptkit.errors import DocumentError
 

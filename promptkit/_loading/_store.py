@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from promptkit._fields import describe
-from promptkit._loading._files import FileCache, FileMissingError, FileRefusedError, Root, name_fault
+from promptkit._loading._cache import FileCache
+from promptkit._loading._files import FileMissingError, FileRefusedError, Root, name_fault
 from promptkit._loading._shape import nearest
 from promptkit._loading._yaml import MAX_BYTES
 from promptkit._types import Problem
