@@ -5,11 +5,12 @@ Guarantees: what is read here, `ExecutionOverride` takes; absent stays absent, a
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
+from promptkit._fields import freeze_headers
 from promptkit._loading._shape import Item, Range, Report, Section, as_list, as_string, is_given
 from promptkit._types import ExecutionOverride, RetryPolicy
+from promptkit.errors import ConfigError
 
 NUMBERS: Final[dict[str, Range]] = {
     "temperature": Range(at_least=0),
@@ -46,8 +47,6 @@ MISNAMED: Final[dict[str, str]] = {
     "stream": "answers are never streamed",
 }
 
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""RFC 9110, section 5.6.2 (token)."""
 _CREDENTIAL_HEADERS: Final = frozenset(
     {
         "authorization",
@@ -90,16 +89,11 @@ def read_headers(report: Report, section: Section) -> dict[str, str] | None:
             )
         elif name.lower() in _CLIENT_HEADERS:
             report.tell(place, f"{item.label}: the header {name} is set by the client")
-        elif not _HEADER_NAME.fullmatch(name):
-            report.tell(place, f"{item.label}: a header's name has letters, digits and - in it, no blanks and no colon")
-        else:
-            value = as_string(report, Item(f"{item.label}.{name}", node), may_be_blank=True)
-            if value is None:
-                continue
-            if not value.isascii() or not value.isprintable():
-                report.tell(node.place, f"{item.label}.{name} must be one line of ASCII characters")
-            else:
-                headers[name] = value
+        elif (value := as_string(report, Item(f"{item.label}.{name[:60]}", node), may_be_blank=True)) is not None:
+            try:
+                headers.update(freeze_headers({name: value}, item.label))
+            except ConfigError as error:
+                report.tell(place, str(error))
     return headers
 
 

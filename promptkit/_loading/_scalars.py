@@ -11,11 +11,11 @@ import math
 import re
 from typing import Final
 
-from promptkit._fields import Json
+from promptkit._fields import MAX_BITS, Json
 from promptkit._loading._text import MAX_SHOWN, quote
 
 MAX_DIGITS: Final = 300
-"""Longest integer, in characters."""
+"""Longest integer, in characters; what is longer than `MAX_BITS` is refused as well."""
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -45,10 +45,12 @@ def resolve(raw: str) -> tuple[Json, str | None]:
     if is_integer or _BASED.fullmatch(raw):
         if len(raw) > MAX_DIGITS:
             return None, f"a number of more than {MAX_DIGITS} digits; quote it if it is a string"
-        return (int(raw) if is_integer else int(raw, 0)), None
-    if _FLOAT.fullmatch(raw):
-        number = float(raw)
-        if not math.isfinite(number):
-            return None, f"{quote(raw)} is too large for a number; quote it if it is a string"
+        number = int(raw, 10 if is_integer else 0)
+        if number.bit_length() > MAX_BITS:
+            return None, f"an integer of more than {MAX_BITS} bits; quote it if it is a string"
         return number, None
+    if _FLOAT.fullmatch(raw):
+        if not math.isfinite(float(raw)):
+            return None, f"{quote(raw)} is too large for a number; quote it if it is a string"
+        return float(raw), None
     return raw, None
