@@ -75,7 +75,7 @@ class FileCache(Generic[_ParsedT]):
         now = time.time_ns()
         content = self.root.read(name, max_bytes=self._max_bytes)
         age = now - content.signature.age_reference_ns
-        if not content.data and known is not None and 0 <= age < _EMPTIED_NS:
+        if not content.data and known is not None and abs(age) < _EMPTIED_NS:
             return known
         digest = sha256_of_bytes(content.data)
         outcome: _ParsedT | DocumentError

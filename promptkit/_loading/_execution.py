@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from promptkit._fields import freeze_headers
+from promptkit._fields import Json, freeze_headers
 from promptkit._loading._shape import Item, Range, Report, Section, as_list, as_string, is_given
 from promptkit._types import ExecutionOverride, RetryPolicy
 from promptkit.errors import ConfigError
@@ -47,6 +47,8 @@ MISNAMED: Final[dict[str, str]] = {
     "stream": "answers are never streamed",
 }
 
+CLIENT_FIELDS: Final = ("messages", "stream")
+"""Fields of the request body that ``extra_body`` cannot replace."""
 _CREDENTIAL_HEADERS: Final = frozenset(
     {
         "authorization",
@@ -67,7 +69,7 @@ def read_execution(report: Report, section: Section, **more: Any) -> ExecutionOv
     values: dict[str, Any] = {name: section.number(name, bounds) for name, bounds in NUMBERS.items()}
     values["model"] = section.string("model")
     values["stop"] = _stop(report, section.item("stop"))
-    values["extra_body"] = section.mapping("extra_body")
+    values["extra_body"] = _extra_body(report, section)
     if retry := section.section("retry", RETRY_NUMBERS):
         values["retry"] = RetryPolicy(**{name: retry.number(name, bounds) for name, bounds in RETRY_NUMBERS.items()})
     return ExecutionOverride(**values, **more)
@@ -95,6 +97,17 @@ def read_headers(report: Report, section: Section) -> dict[str, str] | None:
             except ConfigError as error:
                 report.tell(place, str(error))
     return headers
+
+
+def _extra_body(report: Report, section: Section) -> Json:
+    body = section.mapping("extra_body")
+    item = section.item("extra_body")
+    if body is None or item is None:
+        return None
+    for key in CLIENT_FIELDS:
+        if key in body:
+            report.tell(item.node.keys[key], f"{item.label}: the field {key} is set by the client")
+    return body
 
 
 def _stop(report: Report, item: Item | None) -> str | tuple[str, ...] | None:

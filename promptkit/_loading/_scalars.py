@@ -15,7 +15,7 @@ from promptkit._fields import MAX_BITS, Json
 from promptkit._loading._text import MAX_SHOWN, quote
 
 MAX_DIGITS: Final = 300
-"""Longest integer, in characters; what is longer than `MAX_BITS` is refused as well."""
+"""Longest integer, in characters: Python's own bound for reading one, and quadratic work, are far above."""
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -41,16 +41,17 @@ def resolve(raw: str) -> tuple[Json, str | None]:
         )
     if _NOT_FINITE.fullmatch(raw):
         return None, f"{raw} is not a number that JSON has; quote it if it is a string"
-    is_integer = _INTEGER.fullmatch(raw)
-    if is_integer or _BASED.fullmatch(raw):
-        if len(raw) > MAX_DIGITS:
-            return None, f"a number of more than {MAX_DIGITS} digits; quote it if it is a string"
-        number = int(raw, 10 if is_integer else 0)
-        if number.bit_length() > MAX_BITS:
-            return None, f"an integer of more than {MAX_BITS} bits; quote it if it is a string"
-        return number, None
+    if _INTEGER.fullmatch(raw):
+        return _integer(raw, 10)
+    if _BASED.fullmatch(raw):
+        return _integer(raw, 0)
     if _FLOAT.fullmatch(raw):
-        if not math.isfinite(float(raw)):
-            return None, f"{quote(raw)} is too large for a number; quote it if it is a string"
-        return float(raw), None
+        number = float(raw)
+        return (number, None) if math.isfinite(number) else (None, f"{quote(raw)} is too large for a number")
     return raw, None
+
+
+def _integer(raw: str, base: int) -> tuple[Json, str | None]:
+    if len(raw) <= MAX_DIGITS and (number := int(raw, base)).bit_length() <= MAX_BITS:
+        return number, None
+    return None, f"an integer of {len(raw)} digits is too large for a number; quote it if it is a string"
