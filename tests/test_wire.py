@@ -442,14 +442,13 @@ LEAVES = (
     )
 )
 KEYS = st.sampled_from(
-    [
-        "choices", "message", "content", "error", "code", "type", "status", "param", "metadata", "raw", "headers",
-        "provider_name", "usage", "prompt_tokens", "completion_tokens", "prompt_tokens_details", "cost", "finish_reason",
-        "index", "delta", "refusal", "reasoning", "reasoning_details", "tool_calls", "text", "detail", "loc", "msg",
-        "errors", "innererror", "content_filter_result", "failed_generation", "details", "retryDelay", "id", "model",
-        "X-RateLimit-Reset", "object", "reasons",
-    ]
-)  # fmt: skip
+    """
+    choices message content error code type status param metadata raw headers provider_name usage prompt_tokens
+    completion_tokens prompt_tokens_details cost finish_reason index delta refusal reasoning reasoning_details
+    tool_calls text detail loc msg errors innererror content_filter_result failed_generation details retryDelay id
+    model X-RateLimit-Reset object reasons
+    """.split()
+)
 JSON = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=25
 )
@@ -509,7 +508,7 @@ HEADERS = st.dictionaries(
 @example(200, {}, b"[" * 100_000, "text")
 @example(429, {"Retry-After": "Thu, 01 Jan 10000 00:00:00 GMT"}, b"", "text")
 @example(429, {"x-ratelimit-reset": "0001-01-01T00:00:00"}, b"", "text")
-def test_whatever_the_server_answers_it_is_a_response_or_one_of_our_errors(
+def test_whatever_comes_is_a_response_or_one_of_our_errors(
     status: int, headers: dict[str, str], body: bytes, output_format: str
 ) -> None:
     """No exception of Python or a library escapes, the key is not shown, and a retry verdict is there."""

@@ -69,12 +69,6 @@ def decode(
 
 def _decode_carefully(body: bytes, exchange: Exchange) -> GenerateResponse:
     request, status = exchange.request, exchange.status
-    encoding = _foreign_encoding(exchange)
-    if encoding is not None:
-        what = f"content-encoding {encoding!r}, which this client did not ask for and cannot read"
-        if exchange.is_success:
-            raise malformed(request, what, status=status, is_retryable=False)
-        raise provider_failure(exchange, read_error(what), None)
     try:
         text = body.removeprefix(b"\xef\xbb\xbf").decode(errors="strict" if exchange.is_success else "replace")
     except UnicodeDecodeError as exc:
@@ -97,14 +91,6 @@ def _decode_carefully(body: bytes, exchange: Exchange) -> GenerateResponse:
     if not exchange.is_success or is_error_body(envelope):
         return _read_failure(envelope, exchange)
     return _read_envelope(envelope, exchange)
-
-
-def _foreign_encoding(exchange: Exchange) -> str | None:
-    """Return the first content coding that the transport does not undo, if there is one."""
-    stated = (exchange.header("content-encoding") or "").lower()
-    known = {"", "identity", "gzip", "x-gzip", "deflate"}
-    foreign = next((coding for part in stated.split(",") if (coding := part.strip()) not in known), None)
-    return None if foreign is None else clean(foreign, exchange.request, 40)
 
 
 def _not_json(text: str, exchange: Exchange, exc: Exception) -> GenerationError:

@@ -80,6 +80,7 @@ def _chunks(text: str) -> Iterator[Any]:
         # By the standard the lines of one event are one text; servers that forget the blank line between two
         # events mean one text a line.
         whole = _json_or(joined, None)
+        values: list[Any]
         if name == "error":
             values = [{"error": joined if whole is None else whole}]
         elif whole is not None:
