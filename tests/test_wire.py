@@ -442,12 +442,47 @@ LEAVES = (
     )
 )
 KEYS = st.sampled_from(
-    """
-    choices message content error code type status param metadata raw headers provider_name usage prompt_tokens
-    completion_tokens prompt_tokens_details cost finish_reason index delta refusal reasoning reasoning_details
-    tool_calls text detail loc msg errors innererror content_filter_result failed_generation details retryDelay id
-    model X-RateLimit-Reset object reasons
-    """.split()
+    [
+        "choices",
+        "message",
+        "content",
+        "error",
+        "code",
+        "type",
+        "status",
+        "param",
+        "metadata",
+        "raw",
+        "headers",
+        "provider_name",
+        "usage",
+        "prompt_tokens",
+        "completion_tokens",
+        "prompt_tokens_details",
+        "cost",
+        "finish_reason",
+        "index",
+        "delta",
+        "refusal",
+        "reasoning",
+        "reasoning_details",
+        "tool_calls",
+        "text",
+        "detail",
+        "loc",
+        "msg",
+        "errors",
+        "innererror",
+        "content_filter_result",
+        "failed_generation",
+        "details",
+        "retryDelay",
+        "id",
+        "model",
+        "X-RateLimit-Reset",
+        "object",
+        "reasons",
+    ]
 )
 JSON = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=25
