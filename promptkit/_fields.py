@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
@@ -106,6 +107,14 @@ class Secret:
             raise ConfigError(f"the api_key function must return a string, not {describe(value)}")
         return value
 
+    def resolved(self) -> Secret:
+        """Return a secret that holds the credential itself: this one, or what its function gives now."""
+        return self if isinstance(self._source, str) else Secret(self.reveal())
+
+    def known(self) -> str | None:
+        """Return the credential if it is held here, without calling a function for it; None otherwise."""
+        return self._source if isinstance(self._source, str) else None
+
     def __repr__(self) -> str:
         return "Secret('***')"
 
@@ -118,6 +127,11 @@ class Secret:
 # ---------------------------------------------------------------------------------------------- validators
 
 MAX_NUMBER: Final = sys.maxsize
+MAX_BITS: Final = 1024
+"""The size of an integer in a JSON value; larger ones have no double beside them and, at some size, no text."""
+
+MAX_DEPTH: Final = 64
+"""How deep lists and mappings may be nested in a JSON value that code gives."""
 
 
 def describe(value: object) -> str:
@@ -135,7 +149,8 @@ def describe(value: object) -> str:
     ):
         if isinstance(value, kind):
             return name
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -146,7 +161,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def is_number(value: object) -> bool:
     """True for a finite int or float; False for bool, NaN, infinities and everything else."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def is_integer(value: object) -> bool:
@@ -173,6 +188,8 @@ def optional_number(
         name = f"{type(instance).__name__}.{attribute.name}"
         if not (is_integer(value) if integer else is_number(value)):
             raise ConfigError(f"{name} must be {wanted} or None, not {describe(value)}")
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:  # whose repr may fail, too
+            raise ConfigError(f"{name} must be {wanted} or None, not an integer of {value.bit_length()} bits")
         if (
             (above is not None and not value > above)  # type: ignore[operator]  # is_number says that it is one
             or (minimum is not None and value < minimum)  # type: ignore[operator]  # likewise
@@ -194,5 +211,71 @@ def optional_text(*, allow_empty: bool = False) -> Validator:
             raise ConfigError(f"{name} must be a string or None, not {describe(value)}")
         if not allow_empty and not value.strip():
             raise ConfigError(f"{name} must not be blank; leave it out instead")
+        if not is_unicode(value):
+            raise ConfigError(f"{name} has half of a surrogate pair in it, which no encoding of Unicode takes")
 
     return validate
+
+
+def is_unicode(text: str) -> bool:
+    """True for text that UTF-8 can encode: without a lone half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def freeze_json(value: object, what: str, depth: int = MAX_DEPTH) -> Json:
+    """Return an immutable copy of a JSON value; ``what`` names it in errors.
+
+    Raises `ConfigError`, naming the place, for what JSON has no form for: other types, keys that are no
+    strings, NaN and infinities, half of a surrogate pair, and for what is nested deeper than ``depth``
+    levels or contains itself.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if not is_unicode(value):
+            raise ConfigError(f"{what} has half of a surrogate pair in it, which no encoding of Unicode takes")
+        return value
+    if isinstance(value, (int, float)):
+        if not is_number(value):
+            raise ConfigError(f"{what} must be a finite number, not {value!r}")
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise ConfigError(f"{what} must be an integer of at most {MAX_BITS} bits, not of {value.bit_length()}")
+        return value
+    if not isinstance(value, (Mapping, list, tuple)):
+        raise ConfigError(f"{what} must be a JSON value, not {describe(value)}")
+    if depth == 0:
+        raise ConfigError(f"{what} is nested deeper than {MAX_DEPTH} levels, or contains itself")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or not is_unicode(key):
+                raise ConfigError(f"{what} must have strings for keys, not {describe(key)}")
+        return FrozenDict({key: freeze_json(item, f"{what}.{key}", depth - 1) for key, item in value.items()})
+    return FrozenList([freeze_json(item, f"{what}[{index}]", depth - 1) for index, item in enumerate(value)])
+
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"|[!-~]|[!-~][ -~]*[!-~]")
+
+
+def freeze_headers(value: object, what: str) -> FrozenDict[str, str]:
+    """Return an immutable copy of HTTP headers; ``what`` names them in errors, which never show a value.
+
+    A name is a token and a value is one line of printable ASCII without outer blanks (RFC 9110, sections
+    5.1 and 5.5, without its obsolete bytes). Raises `ConfigError`.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what} must be a mapping of names to strings, not {describe(value)}")
+    for name, text in value.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{what} must have strings for names, not {describe(name)}")
+        if not _HEADER_NAME.fullmatch(name):
+            raise ConfigError(f"{what}: {name!r} is no header name; it takes letters, digits and - only")
+        if not isinstance(text, str):
+            raise ConfigError(f"{what}: the value of {name} must be a string, not {describe(text)}")
+        if not _HEADER_VALUE.fullmatch(text):
+            raise ConfigError(f"{what}: the value of {name} must be one line of ASCII without outer blanks")
+    return FrozenDict(value)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, frozen
 
 from promptkit._fields import Json
+from promptkit._typed import structure
 from promptkit._types import AttemptEvent, ExecutionOverride, Message, OutputFormat, StructuredOutput, Usage
+
+if TYPE_CHECKING:
+    from cattrs import Converter
+
+T = TypeVar("T")
 
 
 @frozen(kw_only=True)
@@ -56,3 +62,11 @@ class RunResult:
     reasoning: str | None = field(default=None, repr=False)
     request_id: str | None = None
     duration_s: float = 0.0
+
+    def structure(self, cls: type[T], *, converter: Converter | None = None) -> T:
+        """Return ``data`` as an object of ``cls``, an attrs class, a dataclass or a TypedDict (extra ``typed``).
+
+        Nothing is coerced. ``converter`` is a ``cattrs`` converter of your own, for types that JSON does not have.
+        Raises `ConfigError` where the data satisfies its schema and does not fit the class all the same.
+        """
+        return structure(self.data, cls, converter=converter)

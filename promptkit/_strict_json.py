@@ -12,6 +12,7 @@ everything that costs more (places of the flaws, nesting) is only looked for whe
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any, Final
@@ -28,8 +29,8 @@ MAX_ISSUES: Final = 20
 
 _WHITE_SPACE: Final = " \t\n\r"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-# Strings (a last one may be unclosed) and everything that is neither quote nor bracket: what is left are brackets.
-_NOT_BRACKETS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[^][{}"]++', re.DOTALL)
+_NO_MARKS: Final = dict.fromkeys(code for code in range(128) if chr(code) not in '"[]{}')
+_STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class NotJsonError(Exception):
@@ -128,12 +129,14 @@ _TOO_DEEP: Final = Issue(
 
 
 def _is_too_deep(text: str) -> bool:
-    depth = 0
-    for bracket in _NOT_BRACKETS.sub("", text):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MAX_DEPTH:
-            return True
-    return False
+    """Say whether `MAX_DEPTH` is passed before the parser would find a mistake, without recursion.
+
+    Backslashes are only allowed in strings, so that escaped ones and then escaped quotes can go by plain
+    replacement; every second part between the quotes that are left is then outside of strings.
+    """
+    marks = text.replace("\\\\", "").replace('\\"', "").translate(_NO_MARKS)
+    depths = itertools.accumulate(map(_STEP.get, "".join(marks.split('"')[::2]), itertools.repeat(0)))
+    return max(depths, default=0) > MAX_DEPTH
 
 
 def _blanks_before(text: str) -> int:

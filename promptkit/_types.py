@@ -7,7 +7,7 @@ copies what it is given and refuses what the field does not allow with a `Config
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from attrs import evolve, field, fields, frozen
@@ -19,6 +19,9 @@ from promptkit._fields import (
     Secret,
     describe,
     freeze,
+    freeze_headers,
+    freeze_json,
+    is_unicode,
     optional_number,
     optional_text,
 )
@@ -145,13 +148,17 @@ class Image:
     """``sha256:`` and the hexadecimal digest of ``data``."""
 
 
+def _images(images: Iterable[Image]) -> tuple[Image, ...]:
+    return tuple(images)
+
+
 @frozen
 class Message:
     """One turn: who speaks, the text, and the images that go with it (in order, after the text)."""
 
     role: Role
     content: str = field(repr=False)
-    images: tuple[Image, ...] = field(default=(), converter=tuple, kw_only=True)
+    images: tuple[Image, ...] = field(default=(), converter=_images, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         if self.role not in ROLES:
@@ -180,11 +187,10 @@ class RetryPolicy:
 
 def _retry(value: object) -> object:
     if isinstance(value, Mapping):
-        unknown = sorted(set(value) - {a.name for a in fields(RetryPolicy)})
-        if unknown:
-            raise ConfigError(
-                f"retry has no field {unknown[0]!r}; known are budget, base_delay_s, max_delay_s, max_retry_after_s"
-            )
+        known = [a.name for a in fields(RetryPolicy)]
+        for name in value:
+            if name not in known:
+                raise ConfigError(f"retry has no field {name!r}; known are {', '.join(known)}")
         return RetryPolicy(**value)
     if value is None or isinstance(value, RetryPolicy):
         return value
@@ -197,15 +203,21 @@ def _stop(value: object) -> object:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
         raise ConfigError(f"stop must be a string or a list of strings, not {describe(value)}")
+    if not all(map(is_unicode, items)):
+        raise ConfigError("stop has half of a surrogate pair in it, which no encoding of Unicode takes")
     return tuple(items)
 
 
-def _mapping(value: object) -> object:
+def _headers(value: object) -> object:
+    return None if value is None else freeze_headers(value, "ExecutionOverride.headers")
+
+
+def _extra_body(value: object) -> object:
     if value is None:
         return None
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ConfigError(f"headers and extra_body must be mappings with string keys, not {describe(value)}")
-    return freeze(value)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"ExecutionOverride.extra_body must be a mapping, not {describe(value)}")
+    return freeze_json(value, "ExecutionOverride.extra_body")
 
 
 @frozen(kw_only=True)
@@ -229,8 +241,8 @@ class ExecutionOverride:
     frequency_penalty: float | None = field(default=None, validator=optional_number())
     timeout_s: float | None = field(default=None, validator=optional_number(above=0, maximum=86400))
     retry: RetryPolicy | None = field(default=None, converter=_retry)
-    headers: FrozenDict[str, str] | None = field(default=None, converter=_mapping, repr=False)
-    extra_body: FrozenDict[str, Json] | None = field(default=None, converter=_mapping, repr=False)
+    headers: FrozenDict[str, str] | None = field(default=None, converter=_headers, repr=False)
+    extra_body: FrozenDict[str, Json] | None = field(default=None, converter=_extra_body, repr=False)
 
     def merged_with(self, later: ExecutionOverride) -> ExecutionOverride:
         """Return these values with those that ``later`` has laid over them."""
@@ -267,7 +279,10 @@ NO_OVERRIDE: Final = ExecutionOverride()
 def _inputs(value: object) -> object:
     if not isinstance(value, Mapping):
         raise InvalidRequestError(f"RunRequest.inputs must be a mapping of names to values, not {describe(value)}")
-    return freeze(value)
+    try:
+        return freeze(value)
+    except RecursionError as exc:
+        raise InvalidRequestError("RunRequest.inputs is nested too deeply, or contains itself") from exc
 
 
 @frozen

@@ -159,7 +159,12 @@ class CapacityExceededError(PromptKitError):
 
 
 class RunCancelledError(PromptKitError):
-    """The run's token was cancelled. ``reason`` is what the canceller gave, or None."""
+    """The run's token was cancelled.
+
+    ``reason`` is what the canceller gave, or None; ``phase`` where the run was (see `GenerationError`), or None.
+    """
+
+    phase: str | None = None
 
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)

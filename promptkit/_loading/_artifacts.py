@@ -15,7 +15,8 @@ from attrs import field, frozen
 
 from promptkit._canonical import sha256_of_bytes
 from promptkit._fields import describe
-from promptkit._loading._files import FileMissingError, FileRefusedError, Root, TextFaultError, decode_text, name_fault
+from promptkit._loading._files import FileRefusedError, Root, name_fault
+from promptkit._loading._text import TextFaultError, decode_text
 from promptkit._types import Artifact, Image
 from promptkit.errors import ArtifactError
 
@@ -132,8 +133,6 @@ class ArtifactReader:
             raise ArtifactError(f"{told} cannot be used: {fault}; give its path relative to {self._root.path!r}")
         try:
             return self._root.read(path, max_bytes=limit).data
-        except FileMissingError as error:
-            raise ArtifactError(f"{told} cannot be used: {error}") from error
         except FileRefusedError as error:
             raise ArtifactError(f"{told} cannot be used: {error}") from error
 

@@ -5,11 +5,12 @@ Guarantees: what is read here, `ExecutionOverride` takes; absent stays absent, a
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
+from promptkit._fields import Json, freeze_headers
 from promptkit._loading._shape import Item, Range, Report, Section, as_list, as_string, is_given
 from promptkit._types import ExecutionOverride, RetryPolicy
+from promptkit.errors import ConfigError
 
 NUMBERS: Final[dict[str, Range]] = {
     "temperature": Range(at_least=0),
@@ -46,8 +47,8 @@ MISNAMED: Final[dict[str, str]] = {
     "stream": "answers are never streamed",
 }
 
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""RFC 9110, section 5.6.2 (token)."""
+CLIENT_FIELDS: Final = ("messages", "stream")
+"""Fields of the request body that ``extra_body`` cannot replace."""
 _CREDENTIAL_HEADERS: Final = frozenset(
     {
         "authorization",
@@ -68,7 +69,7 @@ def read_execution(report: Report, section: Section, **more: Any) -> ExecutionOv
     values: dict[str, Any] = {name: section.number(name, bounds) for name, bounds in NUMBERS.items()}
     values["model"] = section.string("model")
     values["stop"] = _stop(report, section.item("stop"))
-    values["extra_body"] = section.mapping("extra_body")
+    values["extra_body"] = _extra_body(report, section)
     if retry := section.section("retry", RETRY_NUMBERS):
         values["retry"] = RetryPolicy(**{name: retry.number(name, bounds) for name, bounds in RETRY_NUMBERS.items()})
     return ExecutionOverride(**values, **more)
@@ -90,17 +91,23 @@ def read_headers(report: Report, section: Section) -> dict[str, str] | None:
             )
         elif name.lower() in _CLIENT_HEADERS:
             report.tell(place, f"{item.label}: the header {name} is set by the client")
-        elif not _HEADER_NAME.fullmatch(name):
-            report.tell(place, f"{item.label}: a header's name has letters, digits and - in it, no blanks and no colon")
-        else:
-            value = as_string(report, Item(f"{item.label}.{name}", node), may_be_blank=True)
-            if value is None:
-                continue
-            if not value.isascii() or not value.isprintable():
-                report.tell(node.place, f"{item.label}.{name} must be one line of ASCII characters")
-            else:
-                headers[name] = value
+        elif (value := as_string(report, Item(f"{item.label}.{name[:60]}", node), may_be_blank=True)) is not None:
+            try:
+                headers.update(freeze_headers({name: value}, item.label))
+            except ConfigError as error:
+                report.tell(place, str(error))
     return headers
+
+
+def _extra_body(report: Report, section: Section) -> Json:
+    body = section.mapping("extra_body")
+    item = section.item("extra_body")
+    if body is None or item is None:
+        return None
+    for key in CLIENT_FIELDS:
+        if key in body:
+            report.tell(item.node.keys[key], f"{item.label}: the field {key} is set by the client")
+    return body
 
 
 def _stop(report: Report, item: Item | None) -> str | tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Files below a root: never outside it, never more than allowed, read whole, and read again when they change.
+"""Files below a root: never outside it, never more than allowed, read whole.
 
 Guarantees:
 
@@ -7,33 +7,26 @@ Guarantees:
 * What is read is a regular file whose real place is inside the root's real place, checked once more on the
   file that was opened. Symlinks are followed as long as they stay inside; a root that is itself a symlink, and
   folders published by swapping one, work. A FIFO or a device is refused without blocking on it.
-* A file's bytes are read once; everything said about them (hash, parsed form) is of those bytes.
-* `FileCache` hands out a parsed form for the price of one ``stat`` while the file stays as it was. A change
-  that leaves size and times alone is still seen: times as young as the clock they were taken from are not
-  trusted (as in git's index), the bytes are compared instead.
-
-The cache's lock guards its table alone; files are read and parsed outside it.
+* The bytes are read once, and are those of one state of the file.
+* A relative root stays where it was when it was named, whatever becomes of the working directory.
 """
 
 # Descriptors and real paths are handled here, and a Path costs more than the call on the warm path.
-# ruff: noqa: PTH112, PTH114, PTH116, PTH118
+# ruff: noqa: PTH109, PTH112, PTH114, PTH116, PTH117, PTH118, PTH208
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 from attrs import frozen
 
-from promptkit._canonical import sha256_of_bytes
 from promptkit._fields import describe
-from promptkit._types import Problem
-from promptkit.errors import ConfigError, DocumentError
+from promptkit.errors import ConfigError
 
 MAX_NAME: Final = 1024
 """Longest relative name, in characters."""
@@ -42,11 +35,8 @@ _MAX_FOLDERS: Final = 10_000
 _MAX_TRIES: Final = 5
 """How often a read starts again because the file was replaced under it."""
 
-_SETTLED_NS: Final = 2_000_000_000
-"""Times younger than this may change once more without showing: FAT keeps them to two seconds."""
-
-_EMPTIED_NS: Final = 1_000_000_000
-"""A file emptied less than this ago is taken to be under rewriting."""
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""What the system says of a name that has no file."""
 
 _OPEN_FLAGS: Final = (
     os.O_RDONLY
@@ -140,7 +130,12 @@ class Root:
         if not isinstance(given, str) or not given.strip() or "\0" in given:
             raise ConfigError(f"the {kind} root must be the path of a folder, not {describe(given)}")
         self.path = given
+        """The root as it was given, for messages."""
         self.kind = kind
+        try:
+            self._base = given if os.path.isabs(given) else os.path.join(os.getcwd(), given)
+        except OSError as error:
+            raise ConfigError(f"the {kind} root {given!r} is relative to a working directory that is gone") from error
 
     def shown(self, name: str) -> str:
         """Return ``name`` as messages show it: below the root as it was given."""
@@ -148,7 +143,7 @@ class Root:
 
     def exists(self) -> bool:
         """True when the root is a folder."""
-        return os.path.isdir(self.path)
+        return os.path.isdir(self._base)
 
     def stat(self, name: str) -> os.stat_result | None:
         """Return the state of what stands under ``name``, symlinks followed; None when nothing does.
@@ -157,9 +152,9 @@ class Root:
         """
         try:
             return os.stat(self._join(name))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
         except OSError as error:
+            if error.errno in _ABSENT:
+                return None
             raise FileRefusedError(_reason(error)) from error
 
     def read(self, name: str, *, max_bytes: int) -> Content:
@@ -170,18 +165,20 @@ class Root:
         """
         if fault := name_fault(name):
             raise FileRefusedError(f"{name[:80]!r} cannot be a file under the {self.kind} root: {fault}")
+        if not self._is_spelt_so(name):
+            raise self._missing(name)
         for _ in range(_MAX_TRIES):
             try:
                 content = self._read_once(name, max_bytes)
-            except FileNotFoundError as error:
-                # A symlinked folder may be swapped between two steps; a second look finds the new one.
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise FileRefusedError(_reason(error)) from error
+                # A symlinked folder may be swapped between two steps; then a second look finds the new one.
                 if self.stat(name) is None:
                     raise self._missing(name) from error
-            except OSError as error:
-                raise FileRefusedError(_reason(error)) from error
-            else:
-                if content is not None:
-                    return content
+                continue
+            if content is not None:
+                return content
         raise FileRefusedError("it is being rewritten all the time; replace it in one step (rename a new file over it)")
 
     def walk(self, suffixes: tuple[str, ...]) -> Iterator[str]:
@@ -190,7 +187,7 @@ class Root:
         Hidden entries (``.`` first) are left out and folders that really lie outside the root, or that have
         been seen already, are not entered. A root that does not exist has no files.
         """
-        top = os.path.realpath(self.path)
+        top = os.path.realpath(self._base)
         seen = {top}
         folders = [""]
         while folders and len(seen) <= _MAX_FOLDERS:
@@ -217,7 +214,21 @@ class Root:
                     folders.append(name)
 
     def _join(self, name: str) -> str:
-        return f"{self.path}/{name}"  # both separators are taken where they differ
+        return f"{self._base}/{name}"  # both separators are taken where they differ
+
+    def _is_spelt_so(self, name: str) -> bool:
+        """False when a file system that folds case would find ``name`` under another spelling."""
+        if self.stat(name.swapcase()) is None:
+            return True
+        folder = self._base
+        for part in name.split("/"):
+            try:
+                if part not in os.listdir(folder):
+                    return False
+            except OSError:
+                return True  # what is wrong with the folder is found, and told, by reading
+            folder = os.path.join(folder, part)
+        return True
 
     def _missing(self, name: str) -> FileRefusedError:
         if os.path.islink(self._join(name)):
@@ -225,7 +236,7 @@ class Root:
         return FileMissingError(f"there is no file {name!r} under the {self.kind} root {self.path!r}")
 
     def _real(self, name: str) -> str:
-        top = os.path.realpath(self.path)
+        top = os.path.realpath(self._base)
         real = os.path.realpath(os.path.join(top, *name.split("/")))
         if not _is_inside(real, top):
             raise FileRefusedError(
@@ -274,119 +285,3 @@ def _too_large(max_bytes: int) -> FileRefusedError:
 
 def _reason(error: OSError) -> str:
     return f"it cannot be read: {error.strerror or type(error).__name__}"
-
-
-# -------------------------------------------------------------------------------------------------- text
-
-
-class TextFaultError(Exception):
-    """Bytes are not the text they should be. ``offset`` counts bytes from 0; ``line``, ``column`` from 1."""
-
-    def __init__(self, message: str, offset: int, line: int, column: int) -> None:
-        super().__init__(message)
-        self.offset = offset
-        self.line = line
-        self.column = column
-
-
-def decode_text(data: bytes) -> str:
-    """Return UTF-8 bytes as text, a byte order mark dropped. Raises `TextFaultError`; never shows the content."""
-    for mark, encoding in ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32")):
-        if data.startswith(mark):
-            raise TextFaultError(f"not UTF-8: the file is {encoding}; save it as UTF-8", 0, 1, 1)
-    if _is_bare_utf16(data):
-        raise TextFaultError(
-            "not UTF-8: the file looks like UTF-16 without a byte order mark; save it as UTF-8", 0, 1, 1
-        )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # The offset counts from what follows a byte order mark.
-        start = error.start + (3 if data.startswith(b"\xef\xbb\xbf") else 0)
-        line, column = line_and_column(data[:start].decode("utf-8-sig"))
-        message = f"not UTF-8: byte 0x{data[start]:02X} at offset {start}; save the file as UTF-8"
-        raise TextFaultError(message, start, line, column) from error
-
-
-def _is_bare_utf16(data: bytes) -> bool:
-    """Tell UTF-16 without a mark by its zeros: every other byte of mostly ASCII text is one."""
-    head = data[:64]
-    return len(head) > 1 and len(data) % 2 == 0 and (not any(head[0::2]) or not any(head[1::2])) and any(head)
-
-
-def line_and_column(before: str) -> tuple[int, int]:
-    """Return the 1-based line and column of the character that follows the text ``before``."""
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
-
-
-# ------------------------------------------------------------------------------------------------- cache
-
-_ParsedT = TypeVar("_ParsedT")
-
-
-@frozen(eq=False)
-class _Entry(Generic[_ParsedT]):
-    signature: Signature
-    is_settled: bool
-    """The times were old enough when the bytes were read: an equal signature means equal bytes."""
-    digest: str
-    outcome: _ParsedT | DocumentError
-
-
-class FileCache(Generic[_ParsedT]):
-    """Parsed files of one root, by name. Safe for any number of threads.
-
-    ``parse(data, name)`` gets the bytes and raises `DocumentError` for what is wrong with them; that is
-    remembered too, and looked at again like everything else.
-    """
-
-    def __init__(
-        self, root: Root, parse: Callable[[bytes, str], _ParsedT], *, max_bytes: int, capacity: int = 1024
-    ) -> None:
-        self.root = root
-        self._parse = parse
-        self._max_bytes = max_bytes
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._entries: dict[str, _Entry[_ParsedT]] = {}
-
-    def get(self, name: str, found: os.stat_result | None = None) -> _ParsedT:
-        """Return the parsed form of the file ``name`` as it is now; ``found`` spares the stat.
-
-        Raises `DocumentError`, `FileMissingError` or `FileRefusedError`.
-        """
-        known = self._entries.get(name)
-        found = found or self.root.stat(name)
-        if known is None or found is None or not known.is_settled or Signature.from_stat(found) != known.signature:
-            known = self._refresh(name, known)
-        if isinstance(known.outcome, DocumentError):
-            raise DocumentError(known.outcome.problems)
-        return known.outcome
-
-    def _refresh(self, name: str, known: _Entry[_ParsedT] | None) -> _Entry[_ParsedT]:
-        now = time.time_ns()
-        content = self.root.read(name, max_bytes=self._max_bytes)
-        age = now - content.signature.age_reference_ns
-        if not content.data and known is not None and 0 <= age < _EMPTIED_NS:
-            return known
-        digest = sha256_of_bytes(content.data)
-        outcome: _ParsedT | DocumentError
-        if known is not None and known.digest == digest:
-            outcome = known.outcome
-        else:
-            try:
-                outcome = self._parse(content.data, name)
-            except DocumentError as error:
-                outcome = DocumentError(error.problems)
-        entry = _Entry(content.signature, age > _SETTLED_NS, digest, outcome)
-        with self._lock:
-            self._entries.pop(name, None)
-            while len(self._entries) >= self._capacity:
-                del self._entries[next(iter(self._entries))]
-            self._entries[name] = entry
-        return entry
-
-
-def refusal(root: Root, name: str, error: Exception) -> DocumentError:
-    """Return the `DocumentError` for a file that is there and cannot be used."""
-    return DocumentError([Problem(root.shown(name), 0, 0, str(error))])

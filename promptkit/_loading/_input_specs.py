@@ -12,7 +12,8 @@ from typing import Any, Final
 from promptkit._definitions import INPUT_TYPES, InputSpec
 from promptkit._fields import Json, describe, is_integer, is_number
 from promptkit._loading._shape import Item, Range, Report, Section, as_schema, is_given, schema_positions, shown
-from promptkit._loading._yaml import MAX_SHOWN, Node
+from promptkit._loading._text import MAX_SHOWN
+from promptkit._loading._yaml import Node
 
 INPUT_KEYS: Final = ("type", "required", "default", "choices", "max_chars", "max_bytes", "schema", "description")
 LIMIT: Final = Range(at_least=1, is_integer=True)

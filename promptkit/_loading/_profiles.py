@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from promptkit._canonical import sha256_of_bytes
 from promptkit._definitions import ProfileDefinition
@@ -18,6 +17,8 @@ from promptkit._loading._execution import COMMON_KEYS, MISNAMED, read_execution,
 from promptkit._loading._shape import Item, Report, Section
 from promptkit._loading._store import DefinitionStore
 from promptkit._types import Problem
+from promptkit._wire import target_url
+from promptkit.errors import ConfigError
 
 PROFILE_KEYS: Final = (
     "backend",
@@ -97,31 +98,12 @@ def _endpoint(report: Report, top: Section) -> str | None:
     value = top.string("endpoint")
     if value is None:
         return None
-    fault = endpoint_fault(value)
-    if fault is None:
-        return value
-    report.tell(top.place_of("endpoint"), f"endpoint: {fault}; expected an address such as http://127.0.0.1:8080/v1")
-    return None
-
-
-def endpoint_fault(value: str) -> str | None:
-    """Say what keeps ``value`` from being the base address of a model server, without showing it."""
-    if any(character.isspace() or not character.isprintable() for character in value):
-        return "an address has no blanks in it"
     try:
-        parts = urlsplit(value)
-        port_is_right = parts.port is None or parts.port > 0
-    except ValueError:
-        return "this is not an address"
-    if parts.scheme not in {"http", "https"}:
-        return "the address must begin with http:// or https://"
-    if not parts.hostname or not port_is_right:
-        return "the address has no host, or a wrong port"
-    if "@" in parts.netloc:
-        return "an address must not carry a user name or a password"
-    if parts.query or parts.fragment:
-        return "the address must not have a ? or a # part"
-    return None
+        target_url(value)
+    except ConfigError as error:
+        report.tell(top.place_of("endpoint"), f"endpoint: {error}")
+        return None
+    return value
 
 
 def _api_key_env(report: Report, top: Section) -> str | None:

@@ -20,12 +20,13 @@ from promptkit._definitions import (
     PromptDefinition,
     TemplateText,
 )
-from promptkit._fields import FrozenDict
+from promptkit._fields import FrozenDict, nearest
 from promptkit._loading import _yaml
 from promptkit._loading._execution import COMMON_KEYS, MISNAMED, read_execution
 from promptkit._loading._input_specs import read_inputs
-from promptkit._loading._shape import Item, Range, Report, Section, as_schema, as_string, nearest, schema_positions
+from promptkit._loading._shape import Item, Range, Report, Section, as_schema, as_string, schema_positions
 from promptkit._loading._store import DefinitionStore
+from promptkit._loading._text import MAX_SHOWN
 from promptkit._types import NO_OVERRIDE, ROLES, ExecutionOverride, Problem
 
 PROMPT_KEYS: Final = ("description", "profile", "inputs", "session", "messages", "output", "execution")
@@ -196,10 +197,9 @@ def _input_name(report: Report, item: Item | None, inputs: Mapping[str, InputSpe
         return name
     if name in inputs:
         told = f"the input {name} is of type {inputs[name].type}; expected one of type {wanted}"
-    elif near := nearest(name, inputs):
-        told = f"there is no input called {name[:60]}; did you mean {near}?"
     else:
-        told = f"there is no input called {name[:60]}; declare it in inputs with type: {wanted}"
+        hint = nearest(name[:MAX_SHOWN], inputs) or f"; declare it in inputs with type: {wanted}"
+        told = f"there is no input called {name[:MAX_SHOWN]}{hint}"
     report.tell(item.node.place, f"{item.label}: {told}")
     return None
 

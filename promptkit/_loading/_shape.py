@@ -7,16 +7,16 @@ one of a few words is expected, or its kind. A file is right when its report is 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
 
 from promptkit._definitions import NOWHERE, Place
-from promptkit._fields import FrozenDict, Json, describe, is_integer, is_number
+from promptkit._fields import FrozenDict, Json, describe, is_integer, is_number, nearest
 from promptkit._loading._files import name_fault
-from promptkit._loading._yaml import MAX_PROBLEMS, MAX_SHOWN, Document, Node, quote, sorted_problems
+from promptkit._loading._text import MAX_SHOWN, quote
+from promptkit._loading._yaml import MAX_PROBLEMS, Document, Node, sorted_problems
 from promptkit._types import Problem
 from promptkit.errors import DocumentError
 
@@ -37,14 +37,6 @@ class Report:
         """Raise `DocumentError` with all of them, in file order."""
         if self.problems:
             raise DocumentError(sorted_problems(self.problems))
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the one of ``known`` that ``name`` was most likely meant to be, or None."""
-    options = list(known)
-    folded = {option.casefold().replace("-", "_"): option for option in options}
-    same = folded.get(name.casefold().replace("-", "_"))
-    return same or next(iter(difflib.get_close_matches(name[:200], options, n=1)), None)
 
 
 @frozen
@@ -153,8 +145,7 @@ def as_choice(report: Report, item: Item, options: Iterable[str]) -> str | None:
     value = item.node.value
     if value in words:
         return str(value)
-    near = nearest(value, words) if isinstance(value, str) else None
-    hint = f"; did you mean {near}?" if near else ""
+    hint = nearest(value[:MAX_SHOWN], words) if isinstance(value, str) else ""
     report.tell(item.node.place, f"{item.label}: expected {' or '.join(words)}, got {shown(item.node)}{hint}")
     return None
 
@@ -237,8 +228,8 @@ class Section:
         told = f"unknown key {key[:60]}{where}"
         if advice := misplaced.get(key) or misplaced.get(key.casefold().replace("-", "_")):
             return f"{told}: {advice}"
-        if near := nearest(key, names):
-            return f"{told}; did you mean {near}?"
+        if hint := nearest(key[:MAX_SHOWN], names):
+            return told + hint
         notes = "; a key for your own notes begins with x-" if is_top else ""
         return f"{told}; known are {', '.join(names)}{notes}"
 

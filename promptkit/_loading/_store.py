@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from promptkit._fields import describe
-from promptkit._loading._files import FileCache, FileMissingError, FileRefusedError, Root, name_fault
-from promptkit._loading._shape import nearest
+from promptkit._fields import describe, nearest
+from promptkit._loading._cache import FileCache
+from promptkit._loading._files import FileMissingError, FileRefusedError, Root, name_fault
 from promptkit._loading._yaml import MAX_BYTES
 from promptkit._types import Problem
 from promptkit.errors import DocumentError, InvalidRequestError, UnknownNameError
@@ -76,7 +76,7 @@ class DefinitionStore(Generic[_DefinitionT]):
         if name.endswith(SUFFIXES) and self._root.stat(name) is not None:
             return UnknownNameError(f"{told}; did you mean {name.rpartition('.')[0]}? A name has no suffix")
         known = self.names()
-        if near := nearest(name, known):
-            return UnknownNameError(f"{told}; did you mean {near}?")
+        if hint := nearest(name, known):
+            return UnknownNameError(told + hint)
         some = ", ".join(known[:_MAX_LISTED]) + (", …" if len(known) > _MAX_LISTED else "")
         return UnknownNameError(f"{told}; there are {some}" if known else f"{told}: the folder has no such files")

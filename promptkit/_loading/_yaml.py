@@ -18,8 +18,8 @@ zeros (octal in YAML 1.1, decimal in 1.2), infinities and NaN.
 
 from __future__ import annotations
 
-import math
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -41,7 +41,9 @@ from ruamel.yaml.events import (
 
 from promptkit._definitions import Place
 from promptkit._fields import FrozenDict, FrozenList, Json
-from promptkit._loading._files import TextFaultError, decode_text, line_and_column
+from promptkit._loading._scalars import resolve
+from promptkit._loading._syntax import explain_syntax
+from promptkit._loading._text import TextFaultError, decode_text, line_and_column, quote
 from promptkit._types import Problem
 from promptkit.errors import DocumentError
 
@@ -53,26 +55,16 @@ MAX_DEPTH: Final = 64
 """Deepest nesting of mappings and lists."""
 MAX_PROBLEMS: Final = 100
 """Most problems told of one file."""
-MAX_SHOWN: Final = 40
-"""Most characters of a value that a message shows."""
-_MAX_DIGITS: Final = 300
 
 Style = Literal["plain", "quoted", "literal", "folded", "mapping", "sequence"]
+MAX_POINTERS: Final = 4 * 1024 * 1024
+"""Most characters that the JSON Pointers of one value's parts have together."""
 _STYLES: Final[Mapping[str, Style]] = {"|": "literal", ">": "folded", "'": "quoted", '"': "quoted"}
 
 # YAML 1.2.2, section 5.1 (c-printable), without U+0085, U+2028 and U+2029: they are text in YAML 1.2, but the parser
 # takes them for line breaks in some places, as YAML 1.1 did, so text and line numbers would be wrong.
 _UNREADABLE: Final = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-# Resolution of plain scalars: YAML 1.2.2, section 10.3.2 (core schema).
-_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
-_BASED: Final = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_NOT_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
 
 
 @frozen(kw_only=True, eq=False)
@@ -107,14 +99,21 @@ class Node:
         return self.value is None and not self.is_bad
 
     def positions(self) -> dict[str, Place]:
-        """Return the place of every value in it by JSON Pointer (RFC 6901); ``""`` is its own."""
+        """Return the place of every value in it by JSON Pointer (RFC 6901); ``""`` is its own.
+
+        Outer values come first; those whose pointers would not fit into `MAX_POINTERS` are left out.
+        """
         found: dict[str, Place] = {}
-        left: list[tuple[str, Node]] = [("", self)]
+        room = MAX_POINTERS
+        left: deque[tuple[str, Node]] = deque([("", self)])
         while left:
-            pointer, node = left.pop()
+            pointer, node = left.popleft()
+            room -= len(pointer)
+            if room < 0:
+                break
             found[pointer] = node.place
-            left += [(f"{pointer}/{escape(key)}", child) for key, child in node.entries.items()]
-            left += [(f"{pointer}/{number}", child) for number, child in enumerate(node.items)]
+            left.extend((f"{pointer}/{escape(key)}", child) for key, child in node.entries.items())
+            left.extend((f"{pointer}/{number}", child) for number, child in enumerate(node.items))
         return found
 
 
@@ -153,12 +152,6 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def quote(text: str, limit: int = MAX_SHOWN) -> str:
-    """Return ``text`` in double quotes on one line, shortened to ``limit`` characters."""
-    shown = text if len(text) <= limit else text[: limit - 1] + "…"
-    return '"' + "".join(character if character.isprintable() else "?" for character in shown) + '"'
-
-
 def load(data: bytes, path: str, *, max_bytes: int = MAX_BYTES, problems: list[Problem] | None = None) -> Document:
     """Read the bytes of a file whose name in messages is ``path``.
 
@@ -195,14 +188,15 @@ class _Loader:
     """One load: builds nodes from the parser's events, never deeper in its own calls than `MAX_DEPTH`."""
 
     def __init__(self, text: str, path: str, problems: list[Problem]) -> None:
-        self._text = text
         self._lines = re.split("\r\n|\n|\r", text)
         self._path = path
         self._problems = problems
         self._left = MAX_NODES
         self._anchors: dict[str, Node | None] = {}
         """None for an anchor whose value is still being read."""
-        self._events: Iterator[Any] = iter(YAML(typ="safe", pure=True).parse(text))
+        self._reached = Place(1, 1)
+        # No plug-ins: they would be looked for on the disk, for every file.
+        self._events: Iterator[Any] = iter(YAML(typ="safe", pure=True, plug_ins=[]).parse(text))
 
     def document(self) -> Document:
         root: Node | None = None
@@ -258,7 +252,7 @@ class _Loader:
             is_block = style in {"literal", "folded"}
             return Node(value=raw, place=place, style=style, raw=raw, text_line=place.line + 1 if is_block else 0)
         rest = self._lines[end.line][end.column :]
-        value, fault = _resolve(raw)
+        value, fault = resolve(raw)
         if fault is not None:
             return self._bad_scalar(place, fault)
         has_comment = bool(raw) and rest.lstrip(" \t").startswith("#")
@@ -399,7 +393,7 @@ class _Loader:
 
     def _next(self) -> Any:
         try:
-            return next(self._events)
+            event = next(self._events)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place, message = explain_syntax(
@@ -410,7 +404,10 @@ class _Loader:
             )
             raise self._stop(place, message) from error
         except Exception as error:  # the parser's own slips on malformed input; nothing else runs in there
-            raise self._stop(Place(1, 1), f"not valid YAML ({type(error).__name__} in the parser)") from error
+            told = f"what follows here is not valid YAML (the parser failed with {type(error).__name__})"
+            raise self._stop(self._reached, told) from error
+        self._reached = _place(event.end_mark)
+        return event
 
 
 def _place(mark: Any) -> Place:
@@ -419,113 +416,3 @@ def _place(mark: Any) -> Place:
 
 def _bad(place: Place) -> Node:
     return Node(value=None, place=place, style="plain", is_bad=True)
-
-
-def _resolve(raw: str) -> tuple[Json, str | None]:
-    """Return what a plain scalar means, or what is wrong with it."""
-    if raw in _NULL:
-        return None, None
-    if raw in _BOOLEANS:
-        return _BOOLEANS[raw], None
-    if raw[0] not in "+-.0123456789":
-        return raw, None
-    if _LEADING_ZERO.fullmatch(raw):
-        return None, (
-            f"{raw[:MAX_SHOWN]} has a leading zero, which is read in different ways: write the number without it, "
-            "or quote it if it is a string"
-        )
-    if _NOT_FINITE.fullmatch(raw):
-        return None, f"{raw} is not a number that JSON has; quote it if it is a string"
-    is_integer = _INTEGER.fullmatch(raw)
-    if is_integer or _BASED.fullmatch(raw):
-        if len(raw) > _MAX_DIGITS:
-            return None, f"a number of more than {_MAX_DIGITS} digits; quote it if it is a string"
-        return (int(raw) if is_integer else int(raw, 0)), None
-    if _FLOAT.fullmatch(raw):
-        number = float(raw)
-        if not math.isfinite(number):
-            return None, f"{quote(raw)} is too large for a number; quote it if it is a string"
-        return number, None
-    return raw, None
-
-
-# ------------------------------------------------------------------------------------------ syntax errors
-
-_BLOCK_HEADER: Final = re.compile(r"(?P<indent> *).*[:\-] +[|>][-+0-9]*\s*(#.*)?$")
-
-
-_AT_CONTEXT: Final[tuple[tuple[str, str], ...]] = (
-    ("found unexpected end of stream", "the quote that opens here is never closed"),
-    (
-        "could not find expected ':'",
-        'expected "key: value" on this line (is the colon, or the blank after it or after a -, missing?)',
-    ),
-)
-_AT_PROBLEM: Final[tuple[tuple[str, str], ...]] = (
-    (
-        "mapping values are not allowed",
-        'a second ": " in one value, or a key that is indented wrongly; quote text that contains ": "',
-    ),
-    (
-        "sequence entries are not allowed",
-        'a list item ("- ") must begin on a line of its own; quote text that begins with "- "',
-    ),
-    ("found character '\\t'", "a tab cannot stand here; use spaces, or put the text in quotes or a | block"),
-    ("found character '", "text that begins with this character must be quoted"),
-    ("expected <block end>", "this line does not line up with the mapping or list {context}; check its indentation"),
-    ("expected ',' or", "the bracket {context} is not closed before this"),
-)
-
-
-def explain_syntax(lines: list[str], problem: str, place: Place, context: Place | None) -> tuple[Place, str]:
-    """Return where an author should look and what to do about the parser's complaint."""
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
-    indent = line[: len(line) - len(line.lstrip(" \t"))]
-    if "\t" in indent and place.column <= len(indent) + 1:
-        return place, "a tab is used for indentation; use spaces"
-    if message := _dedented_block(lines, place.line):
-        return place, message
-    if context is not None:
-        for start, message in _AT_CONTEXT:
-            if problem.startswith(start):
-                return context, message
-    begun = "" if context is None else f"that begins on line {context.line}, column {context.column}"
-    for start, message in _AT_PROBLEM:
-        if problem.startswith(start):
-            return place, message.format(context=begun)
-    return place, f"not valid YAML: {problem[:200]}"
-
-
-def _dedented_block(lines: list[str], number: int) -> str | None:
-    """Explain a line that is indented less than the first line of the block text it is meant to belong to."""
-    if number > len(lines):
-        return None
-    line = lines[number - 1]
-    indent = len(line) - len(line.lstrip(" "))
-    if not line.strip():
-        return None
-    for above in range(number - 2, -1, -1):
-        text = lines[above]
-        if not text.strip() or len(text) - len(text.lstrip(" ")) > indent:
-            continue
-        header = _BLOCK_HEADER.match(text)
-        first = next((n for n in range(above + 1, number - 1) if lines[n].strip()), None)
-        if header is None or first is None:
-            return None
-        base = _key_indent(text)
-        if indent <= base:
-            return None
-        return (
-            f"indentation of block text: this line is indented less than the text's first line (line {first + 1}); "
-            f"indent it as far, or use |{indent - base} instead of | on line {above + 1}"
-        )
-    return None
-
-
-def _key_indent(line: str) -> int:
-    """Return how far the key, or the list item, that a block text belongs to is indented."""
-    dashes = re.match(r" *(- +)*", line)
-    key = len(dashes.group()) if dashes else 0
-    if re.match(r"[|>]", line[key:]) and dashes:
-        return line.rfind("-", 0, key)
-    return key

@@ -1,0 +1,225 @@
+"""Connections of requests and urllib3 whose sockets are bounded, and the idle ones of each server.
+
+requests' adapter makes the pools and proxy managers, urllib3's pools make the connections, tunnels and TLS. What
+is idle lies here, in a deque per server, and not in urllib3's queue: its ``append`` and ``pop`` need no lock, which a
+forked child could find held.
+
+This module alone imports requests and urllib3.
+"""
+
+from __future__ import annotations
+
+import collections
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError, LocationParseError
+from urllib3.util import parse_url
+
+from promptkit._sockets import BoundedSocket, Exchange, Line, connect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from promptkit._proxies import Proxy
+
+IDLE_S: Final = 55.0
+"""Seconds after which an idle connection is not used again: load balancers commonly forget them at 60."""
+
+_PIECE_BYTES: Final = 65536
+
+USUAL_AUTHORITIES: Final = DEFAULT_CA_BUNDLE_PATH
+"""The file of authorities that requests trusts."""
+
+
+@frozen
+class Address:
+    """A server's address, taken apart. ``netloc`` is ``host:port`` as written, without a user."""
+
+    scheme: str
+    host: str
+    port: int
+    netloc: str
+    target: str
+    has_user: bool
+
+
+class _Bounded:
+    """What makes a urllib3 connection bounded and interruptible: its sockets are ours."""
+
+    exchange: Exchange
+    line: Line | None = None
+    is_reused = False
+    idle_since = 0.0
+
+    _dns_host: str
+    _pieces: list[bytes] | None = None
+    port: int
+
+    def _new_conn(self) -> BoundedSocket:
+        sock = connect(self._dns_host.strip("[]"), self.port, self.exchange)
+        self.line = sock.line
+        return sock
+
+    def send(self, data: Any) -> None:
+        """Hold a request's head back until its body is there too."""
+        if self._pieces is None:
+            super().send(data)  # type: ignore[misc]  # the next class is urllib3's connection
+        else:
+            self._pieces.append(data)
+
+    def transmit(self, target: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a POST: in one piece if it is small, so that no peer's delayed acknowledgement comes between."""
+        self._pieces = []
+        try:
+            self.request("POST", target, body=body, headers=headers)  # type: ignore[attr-defined]  # likewise
+            pieces = self._pieces
+        finally:
+            self._pieces = None
+        if len(body) <= _PIECE_BYTES:
+            pieces = [b"".join(pieces)]
+        for piece in pieces:
+            self.send(piece)
+
+
+class _PlainConnection(_Bounded, HTTPConnection):
+    pass
+
+
+class _SecureConnection(_Bounded, HTTPSConnection):
+    pass
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+Connection = _PlainConnection | _SecureConnection
+_POOLS: Final = {"http": _PlainPool, "https": _SecurePool}
+
+
+class Adapter(HTTPAdapter):
+    """The requests adapter whose connections are bounded. Its pools make connections; routes keep them."""
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002 – its signature
+        super().init_poolmanager(connections, maxsize, block, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def pool_for(self, url: str, proxy: Proxy | None, context: ssl.SSLContext | None) -> _PlainPool | _SecurePool:
+        """Return the pool that makes connections to ``url``; ``context`` may be None when there is no TLS."""
+        manager = self.poolmanager
+        if proxy is not None:
+            manager = self.proxy_manager_for(proxy.url, proxy_ssl_context=context)
+            manager.pool_classes_by_scheme = _POOLS
+        pool: _PlainPool | _SecurePool = manager.connection_from_url(url, pool_kwargs={"ssl_context": context})
+        return pool
+
+
+class Origin:
+    """The connections to one server by one way, and those of them that are idle. Any number of threads."""
+
+    __slots__ = ("_idle", "_is_retired", "_is_tunnelled", "_pool", "headers")
+
+    def __init__(self, pool: _PlainPool | _SecurePool, *, is_tunnelled: bool) -> None:
+        self._pool = pool
+        self._is_tunnelled = is_tunnelled
+        self._is_retired = False
+        self._idle: collections.deque[Connection] = collections.deque()
+        self.headers: Mapping[str, str] = {} if is_tunnelled else dict(pool.proxy_headers)
+
+    def open(self, exchange: Exchange) -> Connection:
+        """Return a new connection, connected and ready, with ``exchange`` armed to it.
+
+        Raises OSError, UnicodeError, ``http.client.HTTPException`` or `Stopped`.
+        """
+        connection: Any = self._pool._new_conn()  # noqa: SLF001 – what a pool's own methods call; this is its pool
+        connection.exchange = exchange
+        try:
+            if self._is_tunnelled:
+                self._pool._prepare_proxy(connection)  # noqa: SLF001 – likewise; it connects
+            else:
+                connection.connect()
+        except BaseException as error:
+            close(connection, is_ours=exchange.disarm())
+            if isinstance(error, HTTPError):
+                raise OSError(str(error)) from error
+            raise
+        ready: Connection = connection
+        return ready
+
+    def take(self) -> Connection | None:
+        """Return the connection that was used last, unless it is too old or the server has closed it."""
+        oldest = time.monotonic() - IDLE_S
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.idle_since >= oldest and connection.is_connected:
+                return connection
+            close(connection)
+
+    def give(self, connection: Connection, limit: int) -> None:
+        """Keep a connection whose exchange is disarmed, as the last of at most ``limit``."""
+        connection.is_reused = True
+        connection.idle_since = time.monotonic()
+        self._idle.append(connection)
+        while len(self._idle) > limit:
+            self._close_oldest()
+        if self._is_retired:
+            self.retire()
+
+    def retire(self) -> None:
+        """Close what is idle, now and from now on."""
+        self._is_retired = True
+        while self._close_oldest():
+            pass
+
+    def forget(self) -> None:
+        """Let go of the idle connections without shutting them down: they are a parent process's too."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.line is not None:
+                connection.line.handle.close()
+            connection.close()
+
+    def _close_oldest(self) -> bool:
+        try:
+            close(self._idle.popleft())
+        except IndexError:
+            return False
+        return True
+
+
+def close(connection: Connection, *, is_ours: bool = True) -> None:
+    """Close a connection for good; an interrupt that has its waker shuts it down itself."""
+    if is_ours and connection.line is not None:
+        connection.line.kill()
+    connection.close()
+
+
+def parse_address(url: str) -> Address | None:
+    """Take a URL apart, with its path and query as they go into a request; None when it is not one of HTTP."""
+    try:
+        parts = parse_url(url)
+    except LocationParseError:
+        return None
+    if parts.scheme not in {"http", "https"} or not parts.host or not parts.netloc:
+        return None
+    return Address(
+        scheme=parts.scheme,
+        host=parts.host.strip("[]"),
+        port=parts.port or (443 if parts.scheme == "https" else 80),
+        netloc=parts.netloc,
+        target=parts.request_uri,
+        has_user=parts.auth is not None,
+    )

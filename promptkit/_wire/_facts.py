@@ -1,0 +1,158 @@
+"""What an error body says, read out of any of the shapes in use.
+
+Guarantees: `read_error` takes any JSON value and returns; nothing that echoes the caller's input (FastAPI's
+``input``, OpenRouter's ``flagged_input``) is read. Its texts
+are the server's own: clean them before they are shown. Pure.
+
+Sources: the error references of OpenAI, Azure OpenAI, OpenRouter, Groq, Google's OpenAI endpoint, vLLM,
+llama.cpp, Ollama and FastAPI.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+
+from attrs import define, field
+
+from promptkit._fields import Json, describe
+
+_DEEPEST = 6
+"""How many levels of nesting are read; two are in use."""
+
+
+@define
+class ErrorFacts:
+    """What an error body says, whatever its shape."""
+
+    words: list[str] = field(factory=list)
+    code: str | None = None
+    number: int | None = None
+    """The HTTP status that the body itself claims."""
+    names: set[str] = field(factory=set)
+    """Codes, types and states by name, in lower case."""
+    param: str | None = None
+    provider: str | None = None
+    reasons: list[str] = field(factory=list)
+    """Why a filter acted: category and severity."""
+    failed_generation: str | None = None
+
+    @property
+    def message(self) -> str:
+        """All the words, in the order met."""
+        return ": ".join(self.words)
+
+    def add_words(self, text: str) -> None:
+        """Add a sentence, unless it has been said already."""
+        text = text.strip()
+        if text and not any(text in known for known in self.words):
+            self.words.append(text)
+
+    def add_code(self, value: Json, *, is_main: bool) -> None:
+        """Note a code, type or state; a main one gives ``code``, and ``number`` if it is an HTTP status."""
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value)[:80].strip():
+            return
+        name = str(value)[:80].strip()
+        self.names.add(name.lower())
+        if is_main and self.code is None:
+            self.code = name
+        if self.number is None and re.fullmatch(r"[1-5]\d\d", name, re.ASCII):
+            self.number = int(name)
+
+
+_CODE_KEYS = ("code", "status", "status_code", "statusCode", "type")
+
+
+def is_error_body(body: Json) -> bool:
+    """True when a body that came with a success status is an error all the same."""
+    if not isinstance(body, Mapping):
+        return False
+    error = body.get("error")
+    if body.get("choices"):
+        return any(error.values()) if isinstance(error, Mapping) else bool(error)
+    if error:
+        return True
+    if body.get("object") == "error" or body.get("detail") or body.get("errors"):
+        return True
+    return any(name in body for name in ("message", "msg")) and any(name in body for name in _CODE_KEYS)
+
+
+def read_error(body: Json) -> ErrorFacts:
+    """Read an error body: an object under ``error``, a string, a list, ``detail``, or a flat object."""
+    facts = ErrorFacts()
+    _collect(body, facts, 0)
+    return facts
+
+
+def _collect(node: Json, facts: ErrorFacts, depth: int) -> None:
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, str):
+        facts.add_words(node[:5000])
+    elif isinstance(node, list):
+        for item in node[:5]:
+            _collect(item, facts, depth + 1)
+    elif isinstance(node, Mapping):
+        if "msg" in node and isinstance(node.get("loc"), list):
+            # FastAPI: what failed and where. Its "input" has the caller's own value, and is left alone.
+            place = ".".join(str(part) for part in node["loc"][:20] if isinstance(part, (str, int)))
+            facts.add_words(f"{place}: {node['msg'] if isinstance(node['msg'], str) else describe(node['msg'])}"[:1000])
+            return
+        _collect_object(node, facts, depth)
+
+
+def _collect_object(node: Mapping[str, Json], facts: ErrorFacts, depth: int) -> None:
+    if isinstance(node.get("error"), str) and ("message" in node or "error_description" in node):
+        facts.add_code(node["error"], is_main=True)
+    _collect(node.get("error"), facts, depth + 1)
+    for name in _CODE_KEYS:
+        facts.add_code(node.get(name), is_main=name == "code")
+    for name in ("message", "msg", "detail", "errors", "error_description", "title"):
+        _collect(node.get(name), facts, depth + 1)
+    status = node.get("status")
+    if isinstance(status, str) and status.isupper():  # Google's INVALID_ARGUMENT says more than its 400
+        facts.add_words(status[:80])
+    if facts.param is None and isinstance(node.get("param"), str):
+        facts.param = node["param"][:80]
+    if isinstance(node.get("failed_generation"), str):
+        facts.failed_generation = node["failed_generation"]
+    metadata = node.get("metadata")
+    if isinstance(metadata, Mapping):
+        _collect_metadata(metadata, facts, depth)
+    inner = node.get("innererror")
+    if isinstance(inner, Mapping):
+        facts.add_code(inner.get("code"), is_main=False)
+    for holder in (node, inner):
+        if isinstance(holder, Mapping):
+            for name in ("content_filter_result", "content_filter_results"):
+                facts.reasons += filter_reasons(holder.get(name))
+
+
+def _collect_metadata(metadata: Mapping[str, Json], facts: ErrorFacts, depth: int) -> None:
+    """Read OpenRouter's ``metadata``; its ``flagged_input`` has the caller's own text, and is left alone."""
+    provider = metadata.get("provider_name")
+    if isinstance(provider, str):
+        facts.provider = provider[:80]
+    reasons = metadata.get("reasons")
+    if isinstance(reasons, list):
+        facts.reasons += [reason[:80] for reason in reasons[:10] if isinstance(reason, str)]
+    raw = metadata.get("raw")
+    if isinstance(raw, str):
+        with suppress(ValueError, RecursionError):  # plain words, then
+            raw = json.loads(raw)
+    _collect(raw, facts, depth + 1)
+
+
+def filter_reasons(results: Json) -> list[str]:
+    """Return "category severity" of each of Azure's filter results that acted."""
+    if not isinstance(results, Mapping):
+        return []
+    return [
+        f"{str(category)[:80]} {str(result.get('severity') or '')[:40]}".strip()
+        for category, result in list(results.items())[:20]
+        if isinstance(result, Mapping) and result.get("filtered") is True
+    ]
