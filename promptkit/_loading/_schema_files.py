@@ -14,7 +14,7 @@ from typing import NoReturn
 from promptkit._definitions import Place
 from promptkit._fields import Json
 from promptkit._loading import _yaml
-from promptkit._loading._files import TextFaultError, decode_text
+from promptkit._loading._text import TextFaultError, decode_text
 from promptkit._types import Problem
 from promptkit.errors import DocumentError
 

@@ -24,12 +24,13 @@ from attrs import field, frozen
 
 from promptkit._canonical import sha256_of
 from promptkit._definitions import NOWHERE, Place
-from promptkit._fields import FrozenDict, Json, describe, freeze
+from promptkit._fields import FrozenDict, Json, describe, freeze, nearest
 from promptkit._loading import _yaml
 from promptkit._loading._bundling import BundlingFaultError, bundle, strict_obstacles
+from promptkit._loading._cache import FileCache
 from promptkit._loading._compilation import Check, CompilationFaultError, ValueFaultError, compile_core
 from promptkit._loading._dialects import LATEST, dialect_of
-from promptkit._loading._files import FileCache, FileMissingError, FileRefusedError, Root
+from promptkit._loading._files import FileMissingError, FileRefusedError, Root
 from promptkit._loading._references import (
     MAX_FAULTS,
     ROOT,
@@ -41,7 +42,6 @@ from promptkit._loading._references import (
 )
 from promptkit._loading._schema_files import parse_schema_file
 from promptkit._loading._schema_issues import explain
-from promptkit._loading._shape import nearest
 from promptkit._loading._translation import Core, TranslationFaultError, check_patterns, translate_schema
 from promptkit._types import Issue, Problem
 from promptkit.errors import DocumentError
@@ -185,8 +185,7 @@ class SchemaStore:
         try:
             document = opened[name] = self._files.get(name)
         except FileMissingError as error:
-            near = nearest(name, self._root.walk(_SUFFIXES))
-            raise ReferenceFaultError(str(error) + (f"; did you mean {near}?" if near else "")) from error
+            raise ReferenceFaultError(f"{error}{nearest(name, self._root.walk(_SUFFIXES))}") from error
         except FileRefusedError as error:
             raise ReferenceFaultError(f"{self._root.shown(name)[:200]}: {error}") from error
         return document
