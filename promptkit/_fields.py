@@ -150,7 +150,7 @@ def describe(value: object) -> str:
         if isinstance(value, kind):
             return name
     name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

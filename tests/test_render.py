@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,8 @@ def test_t14_the_error_names_append(prompts: Prompts) -> None:
 )
 def test_t16_a_file_outside_the_folder_is_refused_by_check(prompts: Prompts, template: str) -> None:
     """By name, before anything runs, whatever the tag."""
-    assert "p.yaml:101:1: {% " in problems(prompts, "text\n" + template)
+    text = problems(prompts, "text\n" + template)
+    assert re.search(r"p.yaml:101:1: (include|import|from|extends) .*; files are named relative to", text)
 
 
 @pytest.mark.parametrize(
@@ -235,3 +237,80 @@ def test_t24_an_error_names_names_and_no_value(prompts: Prompts) -> None:
     assert "p.yaml:101: user.ssn has no attribute last" in str(error)
     assert error.line == 101
     assert "6789" not in "".join(map(str, (error, error.__cause__, error.__context__)))
+
+
+# ------------------------------------------------------------------------------------------------ white space
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("a\n  {% if true %}\nb\n  {% endif %}  \nc", "a\nb\nc"),
+        ("a {% if true %}b{% endif %}\nc", "a b\nc"),
+        ("{# one #}\na\n{# two\nlines #}\nb", "a\nb"),
+        ("{% if true %}{% set x = 1 %}\na{{ x }}\n{% endif %}", "a1\n"),
+        ("{% if true %} {% set x = 1 %}\na{{ x }}\n{% endif %}", "a1\n"),
+        ("{% set x = [\n 1,\n 2] %}\na\n{{ x|join }}", "a\n12"),
+        ("{{ 1 }}\n{{ 2 }}\n", "1\n2\n"),
+        ("a\n{%- if true %}\nb\n{%- endif %}\nc", "a\nb\nc"),
+        ("a\n{% if true -%}\n  b\n{% endif %}", "a\nb\n"),
+        ("a\n{% raw %}\n {{ x }}\n{% endraw %}\nb", "a\n {{ x }}\nb"),
+        ("{% raw %}{{ '{% if %}' }}{% endraw %}\nb", "{{ '{% if %}' }}\nb"),
+        ("{{ '%}\n{%' }}\n{% set a = '%}' %}\nb", "%}\n{%\nb"),
+        ("{{ {'a': {'b': 1}}.a.b }}\n{% set z = 1 %}\nb", "1\nb"),
+        ("{# {{ ' #}\na", "a"),
+        ("a\n\n\n{% set x = 1 %}\n\nb", "a\n\n\n\nb"),
+        ("{% set x %}\n  kept\n{% endset %}\n[{{ x }}]", "[  kept\n]"),
+    ],
+)
+def test_only_lines_of_tags_alone_vanish(prompts: Prompts, template: str, text: str) -> None:
+    """With their newline and their blanks; every other character stays, and Jinja's own marks still work."""
+    assert prompts.text(template) == text
+
+
+@pytest.mark.parametrize(
+    ("yaml", "text"),
+    [
+        ("|\n      hi {{ 1 }}\n", "hi 1\n"),
+        ("|-\n      hi {{ 1 }}\n", "hi 1"),
+        ("|+\n      hi {{ 1 }}\n\n\n", "hi 1\n\n\n"),
+    ],
+)
+@pytest.mark.parametrize("number", ["{{ 1 }}", "1"])
+def test_trailing_newlines_are_kept_as_yaml_gives_them(prompts: Prompts, yaml: str, text: str, number: str) -> None:
+    """Jinja drops none, with tags and without (field case Y20)."""
+    prompts.write(f"messages:\n  - role: user\n    content: {yaml.replace('{{ 1 }}', number)}")
+    (message,) = prompts.render()
+    assert message.content == text
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        ("{% if true %}\n{{ d.nope }}\n{% endif %}", 101),
+        ("{% for i in [1] %}\n\n{% if true %}\n{{ d.nope }}{% endif %}\n{% endfor %}", 103),
+        ("{# a\nb #}\n{% if d.nope %}\n{% endif %}", 102),
+        ("{% raw %}\n{{\n{% endraw %}\n{{ d.nope }}", 103),
+        ("\n{% set x = [1,\n  d.nope] %}", 101),
+        ("{% macro m() %}\n  {{ d.nope }}\n{% endmacro %}\n\n{{ m() }}", 101),
+    ],
+)
+def test_errors_name_the_line_of_the_file(prompts: Prompts, template: str, line: int) -> None:
+    """Lines that leave nothing behind are counted; a macro fails where it is written, a statement where it begins."""
+    assert fault(prompts, template, d={}).line == line
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [("{% for i in %}\n{% endfor %}", 100), ("\n{% if %}\n{% endif %}", 101), ("\n\n{% endif %}\n", 102)],
+)
+def test_syntax_errors_in_lines_of_tags_name_their_own_line(prompts: Prompts, template: str, line: int) -> None:
+    """Although the newline after them has been moved."""
+    assert f"p.yaml:{line}:1: " in problems(prompts, template)
+
+
+def test_a_text_that_is_no_block_has_one_place(prompts: Prompts) -> None:
+    """In a quoted or plain scalar the line of the text is not the line of the file: its beginning is named."""
+    prompts.write('messages:\n  - role: user\n    content: "a\\n\\n{{ x }}\n      b"\n')
+    with pytest.raises(DocumentError, match=r"p.yaml:3:14: 'x' is no input of this prompt \(no input is declared\)"):
+        prompts.compile()

@@ -45,13 +45,15 @@ class Reference(NamedTuple):
     """The files named, the first of which is taken that exists; None when known only while rendering."""
     sees_inputs: bool
     may_be_missing: bool
+    imports: tuple[str, ...]
+    """The names that ``from`` takes out of the file."""
 
 
 class Findings(NamedTuple):
     """What one template uses."""
 
     uses: dict[str, int]
-    """Names that it looks up and does not set, with the line of the first use."""
+    """Names that it looks up outside itself, with the line of the first use."""
     sets: frozenset[str]
     """Names that it sets somewhere: variables, loop variables, macros and their arguments, imports."""
     references: tuple[Reference, ...]
@@ -83,6 +85,11 @@ def find_faults(tree: nodes.Template, filters: Iterable[str], tests: Iterable[st
     faults += [
         Fault(node.lineno, "nothing is escaped here, so {% autoescape %} has no meaning; use the filter e where needed")
         for node in tree.find_all(nodes.ScopedEvalContextModifier)
+    ]
+    faults += [
+        Fault(node.lineno, "the file that import, from and extends name must be written out; include may compute it")
+        for node in tree.find_all((nodes.Import, nodes.FromImport, nodes.Extends))
+        if constant_names(cast("_Referring", node).template) is None
     ]
     return sorted(faults)
 
@@ -130,7 +137,7 @@ class Analyst:
         sets.update(node.target for node in tree.find_all(nodes.Import))
         for node in tree.find_all(nodes.FromImport):
             sets.update(name if isinstance(name, str) else name[1] for name in node.names)
-        uses = {name: lines.get(name, 1) for name in sorted(undeclared - sets)}
+        uses = {name: lines.get(name, 1) for name in sorted(undeclared)}
         return Findings(uses, frozenset(sets), tuple(_references(tree)))
 
 
@@ -153,6 +160,7 @@ def _references(tree: nodes.Template) -> Iterable[Reference]:
                 None if names is None else tuple(names),
                 getattr(node, "with_context", True),
                 getattr(node, "ignore_missing", False),
+                tuple(name if isinstance(name, str) else name[0] for name in getattr(node, "names", ())),
             )
 
 

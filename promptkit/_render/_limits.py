@@ -15,8 +15,8 @@ MAX_MADE_CHARS: Final = 10_000_000
 """Most characters that one message's rendering may make, in macros, variables and filters as well."""
 MAX_STEPS: Final = 500_000
 """Most loop rounds, calls and filtered items of one message's rendering."""
-MAX_TEMPLATE_CHARS: Final = 1_000_000
-"""Longest template, and longest included file (in bytes)."""
+MAX_FILE_BYTES: Final = 1_000_000
+"""Largest file that a template may include."""
 MAX_FILES: Final = 200
 """Most files that the messages of one prompt may include, directly or not."""
 MAX_WIDTH: Final = 1_000

@@ -15,18 +15,18 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from jinja2 import Template, TemplateNotFound, TemplateRuntimeError, TemplateSyntaxError
+from jinja2 import Template, TemplateNotFound, TemplateRuntimeError
 from jinja2.runtime import Context
 
 from promptkit._definitions import HistorySpec, MessageSpec, Place, PromptDefinition, TemplateText
-from promptkit._render._examine import Examination, Examiner, place_in
-from promptkit._render._files import FolderLoader, Stamp
+from promptkit._loading._files import FileRefusedError
+from promptkit._render._compiler import Compiler, FileFaultError, IncludedFile
+from promptkit._render._examine import Examination, examine, place_in
 from promptkit._render._limits import MAX_OUTPUT_CHARS, TemplateFaultError
-from promptkit._render._sandbox import LateName, Sandbox
 from promptkit._types import Message, Problem
 from promptkit.errors import DocumentError, RenderError
 
@@ -64,8 +64,8 @@ class CompiledPrompt:
     session: _Part | None
     absent: Mapping[str, Any]
     """What optional inputs without a default are when they are not given."""
-    files: tuple[Stamp, ...]
-    """The included files it was examined with."""
+    files: Mapping[str, IncludedFile]
+    """The files that its templates name, by name, as they were when it was examined."""
 
 
 class _Entry:
@@ -80,9 +80,8 @@ class Renderer:
     """Compiles and renders prompts whose templates may include files below ``prompts_root``."""
 
     def __init__(self, prompts_root: str | os.PathLike[str]) -> None:
-        self._loader = FolderLoader(os.fspath(prompts_root))
-        self._sandbox = Sandbox(self._loader)
-        self._examiner = Examiner(self._sandbox, self._loader)
+        self._compiler = Compiler(prompts_root)
+        self._sandbox = self._compiler.sandbox
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
 
@@ -95,7 +94,7 @@ class Renderer:
         included files that are missing or lie outside the prompts folder. Last come two ways of writing a text
         that YAML allows and hardly anybody means: ``compile`` lets them pass. Reads included files.
         """
-        problems = self._examiner.examine(definition).problems
+        problems = examine(definition, self._compiler).problems
         texts = [entry.content for entry in definition.messages if isinstance(entry, MessageSpec)]
         return problems + [
             Problem(definition.path, text.place.line, text.place.column, message)
@@ -119,16 +118,22 @@ class Renderer:
             else:
                 self._entries.move_to_end(key)
         compiled = entry.compiled
-        if compiled is not None and all(stamp.is_current() for stamp in compiled.files):
+        if compiled is not None and self._is_current(compiled):
             return compiled
         with entry.lock:
             compiled = entry.compiled
-            if compiled is None or not all(stamp.is_current() for stamp in compiled.files):
+            if compiled is None or not self._is_current(compiled):
                 compiled = entry.compiled = self._compile(definition)
         return compiled
 
+    def _is_current(self, compiled: CompiledPrompt) -> bool:
+        try:
+            return all(self._compiler.file(name) is file for name, file in compiled.files.items())
+        except (FileRefusedError, DocumentError):
+            return False
+
     def _compile(self, definition: PromptDefinition) -> CompiledPrompt:
-        examination = self._examiner.examine(definition)
+        examination = examine(definition, self._compiler)
         if examination.problems:
             raise DocumentError(examination.problems)
         absent = {
@@ -219,12 +224,12 @@ class Renderer:
             if template is not None and template is part.template:
                 line = template.get_corresponding_lineno(traceback.tb_lineno)
             elif template is not None:
-                name = "an included file" if isinstance(template.name, LateName) else repr(template.name)
+                name = repr(template.name) if template.name in compiled.files else "the included file"
                 inner = f"{name}, line {template.get_corresponding_lineno(traceback.tb_lineno)}: "
             traceback = traceback.tb_next
         if isinstance(exc, RecursionError):
             inner = ""
-        return _error(compiled, part, line, inner + _explained(exc))
+        return _error(compiled, part, line, inner + _explained(exc, compiled.files))
 
 
 def _check_text(text: str) -> None:
@@ -274,15 +279,12 @@ _HARMLESS: Final = re.compile(
 """Messages of Python's and Jinja's type errors that name types and nothing else."""
 
 
-def _explained(exc: Exception) -> str:
+def _explained(exc: Exception, files: Container[str | None]) -> str:
+    """Say what ``exc`` means; a file's name is shown if it stands in the template, for else it may be an input."""
     if isinstance(exc, TemplateNotFound):
-        names = getattr(exc, "templates", None) or [exc.name]
-        if any(isinstance(name, LateName) for name in names):
-            return "the prompts folder has no file of the name that is included"
-        return f"the prompts folder has no file {' or '.join(map(repr, names))}"
-    if isinstance(exc, TemplateSyntaxError):
-        name = "the included file" if isinstance(exc.name, LateName) else repr(exc.name)
-        return f"{name}, line {exc.lineno}: {exc.message}"
+        return "the prompts folder has no file of the name that is included"
+    if isinstance(exc, FileFaultError):
+        return f"{exc.name!r}: {exc}" if exc.name in files else "the file that is included cannot be used"
     if isinstance(exc, RecursionError):
         return "it calls or includes itself without an end, or nests too deeply"
     if isinstance(exc, UnicodeEncodeError):

@@ -46,9 +46,16 @@ def _filter(name: str, node: nodes.Expr, *args: Any) -> nodes.Filter:
     return nodes.Filter(node, name, constants, [], None, None, lineno=node.lineno)
 
 
+def _tick(chars: int, line: int) -> nodes.Stmt:
+    """Return the statement that charges for one pass through a body that prints so much plain text."""
+    return nodes.ExprStmt(_filter(" tick", nodes.Const(chars, lineno=line)), lineno=line)
+
+
 def tighten(tree: nodes.Template) -> nodes.Template:
     """Rewrite a tree so that what it does goes through the sandbox; see the module's docstring."""
+    chars = _data_chars(tree.body)
     _Tightener().visit(tree)
+    tree.body.insert(0, _tick(chars, 1))  # an included file is charged each time
     tree.set_environment(tree.environment)  # type: ignore[arg-type]  # the nodes that are new, too
     return tree
 
@@ -98,8 +105,7 @@ class _Tightener(NodeTransformer):
     def _visit_body(self, node: nodes.For | nodes.Macro | nodes.CallBlock | nodes.Block) -> nodes.Node:
         chars = _data_chars(node.body)
         self.generic_visit(node)
-        tick = nodes.ExprStmt(_filter(" tick", nodes.Const(chars, lineno=node.lineno)), lineno=node.lineno)
-        node.body.insert(0, tick)
+        node.body.insert(0, _tick(chars, node.lineno))
         return node
 
     visit_For = visit_Macro = visit_CallBlock = visit_Block = _visit_body

@@ -22,7 +22,6 @@ from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, missing
 
-from promptkit._fields import describe
 from promptkit._render import _filters
 from promptkit._render._limits import Budget, TemplateFaultError
 from promptkit._render._rewrite import tighten
@@ -134,12 +133,6 @@ _CURES: Final = {
 """What to do instead of methods that people try."""
 
 
-class LateName(str):
-    """The name of an included file that is known only while rendering, so it may hold an input's value."""
-
-    __slots__ = ()
-
-
 class _Undefined(StrictUndefined):
     """A name that stands for nothing; its message speaks of the name as the template writes it."""
 
@@ -169,7 +162,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             autoescape=False,
             keep_trailing_newline=True,
             optimized=False,  # constants are not folded while compiling, where nothing is charged
-            auto_reload=True,
+            cache_size=0,  # the loader keeps what it gives
         )
         self.budget = Budget()
         self.filters: dict[str, Callable[..., Any]] = {
@@ -195,12 +188,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.parse(source, name)  # reports the line before any newline was moved into a tag
             raise
 
-    def build(
-        self, tree: nodes.Template, name: str, filename: str, is_current: Callable[[], bool] | None = None
-    ) -> Template:
+    def build(self, tree: nodes.Template, name: str) -> Template:
         """Return the template of a tree that has been found right; the tree is used up."""
-        code = self.compile(tighten(tree), name, filename)
-        return _Template.from_code(self, code, self.make_globals(None), is_current)
+        return _Template.from_code(self, self.compile(tighten(tree), name, name), self.make_globals(None))
 
     # ------------------------------------------------------------------------------------- values and names
 
@@ -331,9 +321,8 @@ def given(value: Any) -> Any:
 
 
 def _file_name(value: Any) -> Any:
-    """Return the name or names of a file to include, marked as known only now."""
-    if isinstance(value, str):
-        return LateName(value)
-    if isinstance(given(value), (list, tuple)) and all(isinstance(name, str) for name in value):
-        return [LateName(name) for name in value]
-    raise TemplateFaultError(f"the name of an included file is {describe(value)}, not a string")
+    """Return the name or names of a file to include that a template has computed."""
+    names = given(value) if isinstance(value, (list, tuple)) else [given(value)]
+    if names and all(isinstance(name, str) for name in names):
+        return value
+    raise TemplateFaultError("the name of an included file must be a string, or a list of strings")

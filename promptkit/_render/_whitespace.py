@@ -1,9 +1,9 @@
 """One rule for white space: a line that holds nothing but tags or comments leaves no trace in the output.
 
-All other newlines and blanks stay as written, so ``{% if x %}a{% endif %}`` at the end of a line keeps that
-line's newline, and a list of ``{% for %}`` lines leaves no gaps. ``{{ … }}`` and ``{% include %}`` print, so
-their lines are kept. Jinja's own ``trim_blocks`` and ``lstrip_blocks`` are off: together they would glue the
-text after an inline ``{% endif %}`` to the line that follows.
+All other newlines and blanks stay as written, so ``{% if x %}a{% endif %}`` at the end of a line keeps that line's
+newline, and a list of ``{% for %}`` lines leaves no gaps. ``{{ … }}`` and ``{% include %}`` print, so their lines are
+kept, and so are those of tags with a mark of their own (``{%-``, ``-%}``, ``+%}``). Jinja's own ``trim_blocks`` and
+``lstrip_blocks`` are off: together they would glue the text after an inline ``{% endif %}`` to the next line.
 
 The newline of such a line is moved into its last tag, so that lines keep their numbers in errors.
 """
@@ -23,7 +23,8 @@ _TOKEN: Final = re.compile(
 _START: Final = re.compile(r"\{[{%#]")
 _RAW: Final = re.compile(r"\{%[-+]?\s*raw\s*-?%\}")
 _ENDRAW: Final = re.compile(r"\{%[-+]?\s*endraw\s*[-+]?%\}")
-_INCLUDE: Final = re.compile(r"\{%[-+]?\s*include\b")
+_PRINTING: Final = re.compile(r"\{\{|\{%\s*include\b|\{.[-+]|.*[-+].\}\Z", re.DOTALL)
+"""Tokens whose line stays: those that print, and those whose own marks say what happens to the white space."""
 _NEWLINE: Final = re.compile(r"\r\n|\r|\n")
 
 
@@ -50,12 +51,11 @@ def without_tag_lines(source: str) -> str:
 
 def _line(line: list[tuple[str, bool]], newline: str) -> list[str]:
     """Return one line as it is, or, when it is made of tags alone, the tags with the newline inside the last."""
-    tags = [text for text, is_token in line if is_token and text[1] != "{" and not _INCLUDE.match(text)]
+    tags = [text for text, is_token in line if is_token and not _PRINTING.match(text)]
     if not tags or not all(text in tags or (not is_token and not text.strip()) for text, is_token in line):
         return [*(text for text, _ in line), newline]
     last = tags[-1]
-    end = len(last) - (3 if last[-3] in "-+" else 2)
-    return [*tags[:-1], last[:end], newline, last[end:]]
+    return [*tags[:-1], last[:-2], newline, last[-2:]]
 
 
 def _pieces(source: str) -> list[tuple[str, bool]] | None:

@@ -64,9 +64,6 @@ class ErrorFacts:
             self.number = int(name)
 
 
-_CODE_KEYS = ("code", "status", "status_code", "statusCode", "type")
-
-
 def is_error_body(body: Json) -> bool:
     """True when a body that came with a success status is an error all the same."""
     if not isinstance(body, Mapping):
@@ -78,7 +75,7 @@ def is_error_body(body: Json) -> bool:
         return True
     if body.get("object") == "error" or body.get("detail") or body.get("errors"):
         return True
-    return any(name in body for name in ("message", "msg")) and any(name in body for name in _CODE_KEYS)
+    return isinstance(body.get("message"), str) and ("code" in body or "type" in body)
 
 
 def read_error(body: Json) -> ErrorFacts:
@@ -109,8 +106,9 @@ def _collect_object(node: Mapping[str, Json], facts: ErrorFacts, depth: int) -> 
     if isinstance(node.get("error"), str) and ("message" in node or "error_description" in node):
         facts.add_code(node["error"], is_main=True)
     _collect(node.get("error"), facts, depth + 1)
-    for name in _CODE_KEYS:
-        facts.add_code(node.get(name), is_main=name == "code")
+    facts.add_code(node.get("code"), is_main=True)
+    for name in ("type", "status"):
+        facts.add_code(node.get(name), is_main=False)
     for name in ("message", "msg", "detail", "errors", "error_description", "title"):
         _collect(node.get(name), facts, depth + 1)
     status = node.get("status")

@@ -68,8 +68,10 @@ class Prompts:
         )
         head = extra + (f"inputs:\n{inputs}" if inputs else "")
         head += "#\n" * (96 - head.count("\n"))
-        body = "".join(f"      {line}\n" if line else "\n" for line in template.split("\n"))
-        self.write(f"{head}messages:\n  - role: user\n    content: |2-\n{body}")
+        chomping = "+" if template.endswith("\n") else "-"
+        lines = template.removesuffix("\n").split("\n")
+        body = "".join(f"      {line}\n" if line else "\n" for line in lines)
+        self.write(f"{head}messages:\n  - role: user\n    content: |2{chomping}\n{body}")
 
     def compile(self, name: str = "p") -> CompiledPrompt:
         """Load and compile a prompt."""
