@@ -365,7 +365,7 @@ def test_a_default_is_checked_like_a_given_value() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "file",
     [b"caf\xc3\xa9", bytearray(b"caf\xc3\xa9"), Artifact(data=b"\xef\xbb\xbfcaf\xc3\xa9"), Artifact("a.txt")],
     ids=repr,
 )
