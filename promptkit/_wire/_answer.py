@@ -17,7 +17,7 @@ from attrs import evolve
 
 from promptkit._fields import Json, describe
 from promptkit._types import GenerateRequest, GenerateResponse, Usage
-from promptkit._wire._content import read_content, read_reasoning, read_usage, why_no_text
+from promptkit._wire._content import Content, read_message, read_usage, why_no_text
 from promptkit._wire._exchange import Exchange, clean, complete, malformed, server_name
 from promptkit._wire._facts import filter_reasons, is_error_body, read_error
 from promptkit._wire._failure import provider_failure
@@ -38,8 +38,7 @@ _FINISH_ALIASES: Final = {
 }
 _WITHOUT_TEXT: Final = frozenset({"length", "content_filter", "error", "refusal"})
 """Finish reasons that say why there is no text, better than its absence does."""
-
-
+_LONGEST_REASON: Final = 40
 _OK: Final = int(HTTPStatus.OK)
 
 
@@ -50,9 +49,9 @@ def decode(
 
     The body is taken for UTF-8 JSON whatever the headers say; a byte order mark, white space and comment lines
     before it, and an event stream instead of it, are read too. Raises `ProviderError` or one of its kinds for
-    an error status and for an error inside a success; `ContentFilteredError` when a filter refused the prompt;
-    `MalformedResponseError` for anything else that is no chat completion. ``is_retryable`` is set on each.
-    A choice that ended badly (``finish_reason``) is returned: `check_response` judges it.
+    an error status and for an error inside a success; `ContentFilteredError` when a filter refused the prompt or
+    withheld the answer; `MalformedResponseError` for anything else that is no chat completion. ``is_retryable``
+    is set on each. An answer that is whole is returned, whatever is in it: `check_response` judges that.
 
     ``finish_reason`` is the server's word, with other servers' words for ``length`` and ``content_filter``
     put as these. ``url`` is what was called; ``now`` is wall time, seconds since the epoch.
@@ -70,12 +69,6 @@ def decode(
 
 def _decode_carefully(body: bytes, exchange: Exchange) -> GenerateResponse:
     request, status = exchange.request, exchange.status
-    encoding = _foreign_encoding(exchange)
-    if encoding is not None:
-        what = f"content-encoding {encoding!r}, which this client did not ask for and cannot read"
-        if exchange.is_success:
-            raise malformed(request, what, status=status, is_retryable=False)
-        raise provider_failure(exchange, read_error(what), None)
     try:
         text = body.removeprefix(b"\xef\xbb\xbf").decode(errors="strict" if exchange.is_success else "replace")
     except UnicodeDecodeError as exc:
@@ -100,14 +93,6 @@ def _decode_carefully(body: bytes, exchange: Exchange) -> GenerateResponse:
     return _read_envelope(envelope, exchange)
 
 
-def _foreign_encoding(exchange: Exchange) -> str | None:
-    """Return the first content coding that the transport does not undo, if there is one."""
-    stated = (exchange.header("content-encoding") or "").lower()
-    known = {"", "identity", "gzip", "x-gzip", "deflate"}
-    foreign = next((coding for part in stated.split(",") if (coding := part.strip()) not in known), None)
-    return None if foreign is None else clean(foreign, exchange.request, 40)
-
-
 def _not_json(text: str, exchange: Exchange, exc: Exception) -> GenerationError:
     request, status = exchange.request, exchange.status
     media_type = exchange.content_type()
@@ -123,18 +108,17 @@ def _not_json(text: str, exchange: Exchange, exc: Exception) -> GenerationError:
     return malformed(request, f"the body ({media_type}) is not JSON: {why}{begins}", status=status, is_retryable=True)
 
 
-_TITLE: Final = re.compile(r"<title[^>]*>([^<]{0,2000})</title", re.IGNORECASE)
+_TITLE: Final = re.compile(r"<title[^>]{0,200}>([^<]{0,2000})</title", re.IGNORECASE)
 _MARKUP: Final = re.compile(
-    r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^>]{0,500}>", re.IGNORECASE | re.DOTALL
+    r"<(?:script|style)\b.{0,4000}?</(?:script|style)>|<[^>]{0,500}>", re.IGNORECASE | re.DOTALL
 )
 
 
 def _page_excerpt(text: str) -> str:
     """Return what a person would read first of a body that is not JSON: a page's title, or its beginning."""
-    text = text[:20_000]
-    title = _TITLE.search(text)
+    title = _TITLE.search(text[:20_000])
     words = title.group(1).split() if title else []
-    return " ".join(words or _MARKUP.sub(" ", text).split())[:200]
+    return " ".join(words or _MARKUP.sub(" ", text[:4000]).split())[:200]
 
 
 def _read_stream(text: str, exchange: Exchange) -> dict[str, Json]:
@@ -158,8 +142,7 @@ def _read_failure(body: Json, exchange: Exchange) -> GenerateResponse:
         usage = read_usage(body.get("usage"))
         choice = _choose(body.get("choices"))
         message = choice.get("message") if choice is not None else None
-        if isinstance(message, dict):
-            text = read_content(message.get("content")).text
+        text = read_message(message).text if isinstance(message, dict) else None
     if "json_validate_failed" in facts.names and facts.failed_generation is not None:
         said = clean(facts.message, exchange.request)
         return GenerateResponse(
@@ -174,62 +157,73 @@ def _read_failure(body: Json, exchange: Exchange) -> GenerateResponse:
 
 
 def _read_envelope(envelope: Json, exchange: Exchange) -> GenerateResponse:
-    request, status = exchange.request, exchange.status
     if not isinstance(envelope, dict):
         what = f"the body is {describe(envelope)} and not a chat completion object"
-        raise malformed(request, what, status=status, is_retryable=True)
+        raise malformed(exchange.request, what, status=exchange.status, is_retryable=True)
     usage = read_usage(envelope.get("usage"))
-    choices = envelope.get("choices")
-    choice = _choose(choices)
+    choice = _choose(envelope.get("choices"))
     if choice is None:
-        if "choices" not in envelope:
-            state = "missing"
-        elif choices == []:
-            state = "empty"
-        else:
-            state = f"a list of {describe(choices[0])}" if isinstance(choices, list) else describe(choices)
-        raise malformed(request, f"no answer in it: choices is {state}", status=status, is_retryable=True, usage=usage)
+        what = f"no answer in it: choices is {_state_of_choices(envelope)}"
+        raise malformed(exchange.request, what, status=exchange.status, is_retryable=True, usage=usage)
     if choice.get("error"):
         return _read_failure({**envelope, "error": choice["error"]}, exchange)
     finish = choice.get("finish_reason")
     if finish != "stop":
-        finish = _read_finish(finish)
+        finish = _read_finish(finish, exchange.request)
     message = choice.get("message")
-    if not isinstance(message, dict):
-        message = choice.get("delta")  # a lone chunk of a stream, as an object
-        if not isinstance(message, dict):
-            if finish not in _WITHOUT_TEXT:
-                what = f"the choice's message is {describe(message) if 'message' in choice else 'missing'}"
-                raise malformed(request, what, status=status, is_retryable=True, usage=usage)
-            message = {}
-    content = message.get("content")
-    refusal = message.get("refusal")
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or message.get("reasoning_details")
-    if type(content) is str and content and not refusal and not reasoning and finish != "content_filter":
-        text: str | None = content
-        refusal = reasoning = None
+    reasoning = refusal = None
+    if finish == "stop" and isinstance(message, dict) and _has_text_alone(message):
+        text: str | None = message["content"]
     else:
-        read = read_content(content)
-        text = read.text
-        refusal = (refusal if isinstance(refusal, str) and refusal.strip() else None) or read.refusal
-        reasoning = read_reasoning(reasoning) or read.reasoning
-        if finish == "content_filter":
-            reasons = filter_reasons(choice.get("content_filter_results"))
-            raise _filtered(request, reasons, usage=usage, text=text)
-        if not text and refusal is None and finish not in _WITHOUT_TEXT:
-            why = why_no_text(message, read, request)
-            if why is not None:
-                raise malformed(request, why, status=status, is_retryable=False, usage=usage)
+        read = _read_message(choice, finish, usage, exchange)
+        text, reasoning, refusal = read.text, read.reasoning, read.refusal
     model = envelope.get("model")
     return GenerateResponse(
         text=text,
         finish_reason=finish,
         usage=usage,
-        model=model if isinstance(model, str) else None,
+        model=exchange.name(model) if model and isinstance(model, str) else None,
         reasoning=reasoning,
         refusal=refusal,
         request_id=exchange.request_id(envelope),
     )
+
+
+def _state_of_choices(envelope: dict[str, Json]) -> str:
+    choices = envelope.get("choices")
+    if isinstance(choices, list):
+        return f"a list of {describe(choices[0])}" if choices else "empty"
+    return describe(choices) if "choices" in envelope else "missing"
+
+
+def _has_text_alone(message: dict[str, Json]) -> bool:
+    """True for the rule: a text, and nothing said beside it."""
+    get = message.get
+    return isinstance(get("content"), str) and not (
+        get("refusal") or get("reasoning") or get("reasoning_content") or get("reasoning_details") or not get("content")
+    )
+
+
+def _read_message(choice: dict[str, Json], finish: str | None, usage: Usage | None, exchange: Exchange) -> Content:
+    """Read a choice's message; raise when a filter withheld it, or when what is there is no text."""
+    request, status = exchange.request, exchange.status
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        message = choice.get("delta")  # a lone chunk of a stream, as an object
+    if not isinstance(message, dict):
+        if finish not in _WITHOUT_TEXT:
+            what = f"the choice's message is {describe(choice['message']) if 'message' in choice else 'missing'}"
+            raise malformed(request, what, status=status, is_retryable=True, usage=usage)
+        message = {}
+    read = read_message(message)
+    if finish == "content_filter":
+        reasons = filter_reasons(choice.get("content_filter_results"))
+        raise _filtered(request, reasons, usage=usage, text=read.text)
+    if not read.text and read.refusal is None and finish not in _WITHOUT_TEXT:
+        why = why_no_text(message, read, request)
+        if why is not None:
+            raise malformed(request, why, status=status, is_retryable=False, usage=usage)
+    return read
 
 
 def _choose(choices: Json) -> dict[str, Json] | None:
@@ -242,10 +236,11 @@ def _choose(choices: Json) -> dict[str, Json] | None:
     return choice if isinstance(choice, dict) else None
 
 
-def _read_finish(value: Json) -> str | None:
+def _read_finish(value: Json, request: GenerateRequest) -> str | None:
+    """Return a finish reason in lower case, in OpenAI's word where there is one; None when there is none."""
     if not isinstance(value, str) or not value:
         return None
-    value = value.lower()
+    value = clean(value, request, _LONGEST_REASON).lower()
     return _FINISH_ALIASES.get(value, value)
 
 
@@ -261,6 +256,16 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
     ``error``, `ProviderError`, none of them worth one. An answer cut at the token limit passes, its text ``""`` if
     none came: what it means depends on the contract.
     """
+    if (
+        type(response) is GenerateResponse
+        and response.finish_reason == "stop"
+        and type(response.text) is str
+        and response.text
+        and not response.text.isspace()
+        and response.refusal is None
+        and (response.usage is None or type(response.usage) is Usage)
+    ):
+        return response  # the rule; what follows says what else it is
     if not isinstance(response, GenerateResponse):
         what = f"the client returned {describe(response)} and not a GenerateResponse"
         raise malformed(request, what, is_retryable=False)
@@ -276,7 +281,7 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
             what = f"the client returned a GenerateResponse whose {name} is {describe(value)}"
             raise malformed(request, what, is_retryable=False, usage=usage)
     if finish is not None and finish != "stop":
-        finish = _read_finish(finish)
+        finish = _read_finish(finish, request)
         if finish == "content_filter":
             raise _filtered(request, [], usage=usage, text=text)
         if finish == "error":
@@ -285,7 +290,7 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
     if finish == "refusal" or (response.refusal is not None and response.refusal.strip()):
         message = f"{server_name(request)}: the model refused to answer; what it said is in the error's text"
         raise complete(RefusalError(message), request, usage=usage, text=response.refusal or text)
-    if text is None or not text or text.isspace():
+    if not text or text.isspace():
         if finish == "length":
             return evolve(response, text=text or "", finish_reason=finish)
         raise _empty(response, finish, request)
@@ -302,7 +307,7 @@ def _filtered(
 
 def _empty(response: GenerateResponse, finish: str | None, request: GenerateRequest) -> GenerationError:
     what = "empty output: the model wrote no text" if not response.text else "empty output: the text is blank"
-    details = [f"finish_reason {clean(finish, request, 40)!r}" if finish else "no finish_reason"]
+    details = [f"finish_reason {finish!r}" if finish else "no finish_reason"]
     if response.reasoning:
         details.append("reasoning came, but no answer after it")
     if response.rejection:

@@ -25,7 +25,21 @@ class Content:
     """Part types, or kinds of value, that hold no text we know of."""
 
 
-def read_content(content: Json) -> Content:
+def read_message(message: dict[str, Json]) -> Content:
+    """Return what a choice's message holds, in whichever of the known fields and parts it stands."""
+    read = _read_content(message.get("content"))
+    refusal = message.get("refusal")
+    if isinstance(refusal, str) and refusal.strip():
+        read.refusal = _sound(refusal)
+    for name in ("reasoning_content", "reasoning", "reasoning_details"):
+        thoughts = _read_thoughts(message.get(name))
+        if thoughts is not None:
+            read.reasoning = thoughts
+            break
+    return read
+
+
+def _read_content(content: Json) -> Content:
     if isinstance(content, str):
         return Content(text=content)
     read = Content()
@@ -52,19 +66,19 @@ def read_content(content: Json) -> Content:
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             refusals.append(part["refusal"])
         elif kind in ("reasoning", "thinking"):
-            thoughts.append(read_reasoning(part.get("thinking") or part.get("text")) or "")
+            thoughts.append(_read_thoughts(part.get("thinking") or part.get("text")) or "")
         else:
             read.strange.append(kind[:80] if isinstance(kind, str) else describe(kind))
     read.text = "".join(texts) if texts else None
-    read.refusal = "".join(refusals) or None
-    read.reasoning = "".join(thoughts) or None
+    read.refusal = _sound("".join(refusals)) or None
+    read.reasoning = _sound("".join(thoughts)) or None
     return read
 
 
-def read_reasoning(value: Json) -> str | None:
+def _read_thoughts(value: Json) -> str | None:
     """Read thoughts: a string, or a list of parts that have a ``text`` or a ``summary``."""
     if isinstance(value, str):
-        return value or None
+        return _sound(value) or None
     if not isinstance(value, list):
         return None
     texts = [
@@ -72,7 +86,12 @@ def read_reasoning(value: Json) -> str | None:
         for part in value
         if isinstance(part, dict) and isinstance(text := part.get("text") or part.get("summary"), str)
     ]
-    return "".join(texts) or None
+    return _sound("".join(texts)) or None
+
+
+def _sound(text: str) -> str:
+    """Return ``text`` with ``?`` for every half of a surrogate pair: nobody validates it, but it will be written."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def why_no_text(message: dict[str, Json], read: Content, request: GenerateRequest) -> str | None:

@@ -25,7 +25,7 @@ MAX_WORDS: Final = 300
 
 _KEY_LIKE: Final = re.compile(
     r"\b(?:sk|rk|pk)[-_][\w*.\-]{3,}|\b(?:gsk|hf)_[\w*]{4,}|\b(?:xai|nvapi|pplx)-[\w*\-]{4,}|\bAIza[\w*\-]{4,}"
-    r"|\b(?:bearer|basic)\s+[\w.~+/=*\-]{4,}|[\w.\-]*\*{3,}[\w.*\-]*",
+    r"|\b(?:bearer|basic)\s+(?=[\w.~+/=*\-]*[\d*])[\w.~+/=*\-]{4,}|[\w.\-]{0,40}\*{3,}[\w.*\-]*",
     re.IGNORECASE,
 )
 _SECRET_HEADER: Final = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
@@ -59,7 +59,7 @@ def clean(text: str, request: GenerateRequest, limit: int = MAX_WORDS) -> str:
     for secret in _secrets(request):
         start, end = re.escape(secret[:3]), re.escape(secret[-4:])
         text = text.replace(secret, "***")
-        text = re.sub(rf"{start}[\w\-]*{_CUT}[\w*.…\-]*|[\w\-]*{_CUT}{end}", "***", text)
+        text = re.sub(rf"{start}[\w\-]{{0,40}}{_CUT}[\w*.…\-]*|[\w\-]{{0,40}}{_CUT}{end}", "***", text)
         if len(secret) >= 2 * _PREFIX:
             text = re.sub(re.escape(secret[:_PREFIX]) + r"[\w\-]*", "***", text)
     text = " ".join(_KEY_LIKE.sub("***", text).split())
@@ -84,7 +84,7 @@ def server_name(request: GenerateRequest) -> str:
 
 _ID_HEADERS: Final = frozenset({"x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray"})
 _LONGEST_NAME: Final = 100
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,100}")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:/@+\-]{1,100}")
 
 
 @define
@@ -113,21 +113,21 @@ class Exchange:
 
     def request_id(self, *bodies: Json) -> str | None:
         """Return the server's name for the call, from a header or else from one of ``bodies``."""
-        for key, value in self.headers.items():
-            if key.lower() in _ID_HEADERS and value:
-                return self._name(str(value))
+        for name in self.headers:
+            if name.lower() in _ID_HEADERS and self.headers[name]:
+                return self.name(str(self.headers[name]))
         for body in bodies:
             if isinstance(body, Mapping):
-                name = body.get("request_id") or body.get("id")
-                if name and isinstance(name, str):
-                    return self._name(name)
+                stated = body.get("request_id") or body.get("id")
+                if stated and isinstance(stated, str):
+                    return self.name(stated)
         return None
 
-    def _name(self, value: str) -> str:
+    def name(self, value: str) -> str:
         """Clean a name; one that is plainly just a name (the rule, on every call) needs no more than a look."""
         if _PLAIN_NAME.fullmatch(value):
             known = self.request.credential.known() if self.request.credential is not None else None
-            if (known is None or known[:_PREFIX] not in value) and not _KEY_LIKE.search(value):
+            if (known is None or known.strip()[:_PREFIX] not in value) and not _KEY_LIKE.search(value):
                 return value
         return clean(value, self.request, _LONGEST_NAME)
 
@@ -165,4 +165,5 @@ def malformed(
 
 
 def model_note(request: GenerateRequest) -> str:
+    """Return the model in brackets with a space before it, or nothing when none was named."""
     return f" (model {request.model!r})" if request.model is not None else ""

@@ -29,6 +29,7 @@ class ErrorFacts:
 
     words: list[str] = field(factory=list)
     code: str | None = None
+    """The server's own code, as text; its ``type`` where there is no code."""
     number: int | None = None
     """The HTTP status that the body itself claims."""
     names: set[str] = field(factory=set)
@@ -51,7 +52,7 @@ class ErrorFacts:
             self.words.append(text)
 
     def add_code(self, value: Json, *, is_main: bool) -> None:
-        """Note a code, type or state; a main one gives ``code``, and ``number`` if it is an HTTP status."""
+        """Note a code, type or state; the first main one gives ``code``, and the first HTTP status ``number``."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value)[:80].strip():
@@ -62,6 +63,9 @@ class ErrorFacts:
             self.code = name
         if self.number is None and re.fullmatch(r"[1-5]\d\d", name, re.ASCII):
             self.number = int(name)
+
+
+_CODE_KEYS = ("code", "status", "status_code", "statusCode", "type")
 
 
 def is_error_body(body: Json) -> bool:
@@ -75,13 +79,19 @@ def is_error_body(body: Json) -> bool:
         return True
     if body.get("object") == "error" or body.get("detail") or body.get("errors"):
         return True
-    return isinstance(body.get("message"), str) and ("code" in body or "type" in body)
+    return any(name in body for name in ("message", "msg")) and any(name in body for name in _CODE_KEYS)
 
 
 def read_error(body: Json) -> ErrorFacts:
     """Read an error body: an object under ``error``, a string, a list, ``detail``, or a flat object."""
     facts = ErrorFacts()
     _collect(body, facts, 0)
+    node = body.get("error", body) if isinstance(body, Mapping) else None
+    if not facts.words and isinstance(node, Mapping):
+        # Their values may be anything, the caller's input too; their names tell a person where to look.
+        fields = [str(name)[:40] for name in node if name not in _CODE_KEYS][:8]
+        if fields:
+            facts.add_words(f"no message, only the fields {', '.join(fields)}")
     return facts
 
 
@@ -106,10 +116,9 @@ def _collect_object(node: Mapping[str, Json], facts: ErrorFacts, depth: int) -> 
     if isinstance(node.get("error"), str) and ("message" in node or "error_description" in node):
         facts.add_code(node["error"], is_main=True)
     _collect(node.get("error"), facts, depth + 1)
-    facts.add_code(node.get("code"), is_main=True)
-    for name in ("type", "status"):
-        facts.add_code(node.get(name), is_main=False)
-    for name in ("message", "msg", "detail", "errors", "error_description", "title"):
+    for name in _CODE_KEYS:
+        facts.add_code(node.get(name), is_main=name in {"code", "type"})
+    for name in ("message", "msg", "detail", "errors", "error_description", "error_message", "title", "reason"):
         _collect(node.get(name), facts, depth + 1)
     status = node.get("status")
     if isinstance(status, str) and status.isupper():  # Google's INVALID_ARGUMENT says more than its 400

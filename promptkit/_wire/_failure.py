@@ -28,8 +28,12 @@ from promptkit.errors import (
     RateLimitedError,
 )
 
-RETRIED_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _OVERLOADED: Final = frozenset({502, 503, 504, 529})
+_RETRIED: Final = frozenset({408, 409, 425, 500})
+"""Beside 429 and `_OVERLOADED`; design: these may succeed when sent again, and nothing else."""
+_REFUSED: Final = frozenset({401, 403})
+_NOT_ABOUT_CONTEXT: Final = _OVERLOADED | _REFUSED | {404, 429}
+"""Statuses whose words may speak of a context length in passing."""
 
 _FILTER_NAMES: Final = frozenset(
     {
@@ -164,13 +168,21 @@ def provider_failure(
     hint = retry_hint(exchange.headers, body, exchange.now)
     kind, is_retryable, advice = _judge(exchange, facts, status, message)
     said = clean(message, request) or _status_phrase(status)
+    request_id = exchange.request_id(body, body.get("error") if isinstance(body, Mapping) else None)
+    details = [f"model {request.model!r}"] if request.model is not None else []
+    if facts.provider:
+        details.append(f"provider {clean(facts.provider, request, 80)}")
+    if request_id is not None:
+        details.append(f"request id {request_id}")
+    if hint is not None:
+        details.append(f"the server asks to wait {hint:g} s")
     error = kind(
-        _sentence(exchange, facts, said, hint, advice),
+        _sentence(exchange, facts, said, details, advice),
         status=exchange.status,
         code=None if facts.code is None else clean(facts.code, request, 80),
         provider_message=said,
         retry_after_s=hint,
-        request_id=exchange.request_id(body, body.get("error") if isinstance(body, Mapping) else None),
+        request_id=request_id,
         is_retryable=is_retryable,
     )
     return complete(error, request, usage=usage, text=text)
@@ -199,48 +211,57 @@ def _judge(
         if "max_tokens" in message:
             cure += f", or set max_tokens in {profile} to what it can pay for"
         return QuotaExhaustedError, False, cure
+    if _is_context(facts, status, message):
+        advice = "shorten the prompt, lower max_tokens, or choose a model with a larger context"
+        return ContextLengthError, False, advice
     limit, requested = _LIMIT.search(message), _REQUESTED.search(message)
     if limit and requested and _integer(requested) > _integer(limit):
         excess = f"one request asks for more ({_integer(requested)}) than the limit allows ({_integer(limit)})"
         return ProviderError, False, f"{excess}: send a shorter prompt or lower max_tokens in {profile}"
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return RateLimitedError, True, None
-    if status in {401, 403} or facts.names & _AUTH_NAMES or _AUTH_WORDS.search(message):
-        return AuthenticationError, False, _credential_advice(request)
-    if status not in _OVERLOADED and status != HTTPStatus.NOT_FOUND and _is_context(facts, message):
-        return (
-            ContextLengthError,
-            False,
-            "shorten the prompt, lower max_tokens, or choose a model with a larger context",
-        )
+    if status in _REFUSED or facts.names & _AUTH_NAMES or _AUTH_WORDS.search(message):
+        return AuthenticationError, False, _credential_advice(request, status)
     if status in _OVERLOADED:
         return OverloadedError, True, None
+    if status in _RETRIED:
+        return ProviderError, True, None
+    return ProviderError, False, _advice(exchange, facts, status, message, profile)
+
+
+def _advice(exchange: Exchange, facts: ErrorFacts, status: int, message: str, profile: str) -> str | None:
+    """Say what to change after an error that will be the same next time, as far as it can be known."""
+    request = exchange.request
     if status == HTTPStatus.NOT_FOUND:
         model = f" and the model {request.model!r}" if request.model is not None else ""
-        return ProviderError, False, f"called {_shown_url(exchange.url)}; check the endpoint (base_url){model}"
+        return f"called {_shown_url(exchange.url)}; check the endpoint (base_url){model}"
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return ProviderError, False, "the request is too large for the server: send less text or smaller images"
+        return "the request is too large for the server: send less text or smaller images"
     if exchange.is_redirect:
-        return ProviderError, False, _redirect_advice(exchange)
-    advice = _parameter_advice(request, facts, message, profile) if status in {0, 400, 422} else None
-    return ProviderError, status in RETRIED_STATUSES, advice
+        return _redirect_advice(exchange)
+    return _parameter_advice(request, facts, message, profile)
 
 
 def _integer(match: re.Match[str]) -> int:
     return int(match.group(1).replace(",", ""))
 
 
-def _is_context(facts: ErrorFacts, message: str) -> bool:
+def _is_context(facts: ErrorFacts, status: int, message: str) -> bool:
     if facts.names & _CONTEXT_NAMES:
         return True
+    if status in _NOT_ABOUT_CONTEXT:
+        return False
     return bool(_CONTEXT_WORDS.search(message) and _EXCEEDED_WORDS.search(message))
 
 
-def _credential_advice(request: GenerateRequest) -> str:
+def _credential_advice(request: GenerateRequest, status: int) -> str:
     if request.credential is None:
         return "no credential was sent: set api_key_env in the profile or on the Backend"
     source = request.credential_variable
-    return f"check the key in {source}" if source else "check the key that the Backend was given"
+    key = f"the key in {source}" if source else "the key that the Backend was given"
+    if status == HTTPStatus.FORBIDDEN:
+        return f"check what {key} may do: its models, its plan, its region"
+    return f"check {key}"
 
 
 def _redirect_advice(exchange: Exchange) -> str:
@@ -286,16 +307,11 @@ def _status_phrase(status: int) -> str:
         return "no reason given"
 
 
-def _sentence(exchange: Exchange, facts: ErrorFacts, said: str, hint: float | None, advice: str | None) -> str:
-    request = exchange.request
-    code = clean(facts.code or "", request, 80)
+def _sentence(exchange: Exchange, facts: ErrorFacts, said: str, details: list[str], advice: str | None) -> str:
+    code = clean(facts.code or "", exchange.request, 80)
     coded = f" ({code})" if code and code != str(exchange.status) else ""
     if exchange.is_success:
         coded = f" with an error inside{coded}"
-    details = [f"model {request.model!r}"] if request.model is not None else []
-    if facts.provider:
-        details.append(f"provider {clean(facts.provider, request, 80)}")
-    if hint is not None:
-        details.append(f"the server asks to wait {hint:g} s")
-    tail = f" [{', '.join(details)}]" if details else ""
-    return f"{server_name(request)} answered {exchange.status}{coded}: {said}{tail}" + (f"; {advice}" if advice else "")
+    in_brackets = f" [{', '.join(details)}]" if details else ""
+    what_to_do = f"; {advice}" if advice else ""
+    return f"{server_name(exchange.request)} answered {exchange.status}{coded}: {said}{in_brackets}{what_to_do}"

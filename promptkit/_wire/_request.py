@@ -149,7 +149,7 @@ def _encode_message(message: Message) -> dict[str, Json]:
 
 
 def _encode_contract(request: GenerateRequest, body: dict[str, Json], messages: list[dict[str, Json]]) -> None:
-    has_schema = request.output_format == "json_schema"
+    has_schema = request.output_format == "json_schema" and request.output_schema is not None
     mode = request.structured_output
     if mode == "json_schema" and has_schema:
         name = _UNFIT_FOR_NAME.sub("_", request.output_schema_name)[:64] or "output"

@@ -77,21 +77,20 @@ def _chunks(text: str) -> Iterator[Any]:
     """Yield each event's JSON object, and `_DONE` for the closing mark."""
     for number, (name, lines) in enumerate(_events(text), 1):
         joined = "\n".join(lines).strip()
-        if name == "error":
-            yield {"error": _json_or(joined, joined)}
-            continue
         # By the standard the lines of one event are one text; servers that forget the blank line between two
         # events mean one text a line.
         whole = _json_or(joined, None)
-        for payload in [whole] if whole is not None else lines:
-            if payload is not whole and payload.strip() == _DONE:
-                yield _DONE
-                continue
-            chunk = payload if payload is whole else _json_or(payload, None)
-            if isinstance(chunk, list) and chunk:
-                chunk = chunk[0]
-            if not isinstance(chunk, dict):
-                raise ValueError(f"its event {number} is not a JSON object")  # noqa: TRY004  # bad data, not a bad call
+        values: list[Any]
+        if name == "error":
+            values = [{"error": joined if whole is None else whole}]
+        elif whole is not None:
+            values = [whole]
+        else:
+            values = [_DONE if line.strip() == _DONE else _json_or(line, None) for line in lines]
+        for value in values:
+            chunk = value[0] if isinstance(value, list) and value else value
+            if chunk is not _DONE and not isinstance(chunk, dict):
+                raise ValueError(f"its event {number} is not a JSON object")
             yield chunk
 
 
@@ -138,7 +137,11 @@ class _Choice:
             if isinstance(value, str):
                 self.pieces.setdefault(name, []).append(value)
             elif isinstance(value, list):
-                self.message[name] = [*self.message.get(name, ()), *value]
+                held = self.message.get(name)
+                if isinstance(held, list):
+                    held.extend(value)
+                else:
+                    self.message[name] = list(value)
             elif value is not None:
                 self.message[name] = value
         for name, value in choice.items():
