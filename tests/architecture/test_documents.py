@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import promptkit
+from promptkit._loading._profiles import parse_profile
+from promptkit._loading._prompts import parse_prompt
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -72,3 +74,14 @@ def test_links_between_documents_lead_somewhere(page: Path) -> None:
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     targets = [match["target"] for match in LINK.finditer(text) if "://" not in match["target"]]
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("code", list(blocks("yaml")))
+def test_files_in_the_documents_load(code: str) -> None:
+    """Each YAML block with messages is a prompt, each with a backend or an endpoint a profile."""
+    if re.search(r"^messages:", code, re.MULTILINE):
+        assert parse_prompt(code.encode(), "block.yaml", "block").messages
+    elif re.search(r"^(backend|endpoint):", code, re.MULTILINE):
+        assert parse_profile(code.encode(), "block.yaml", "block").name == "block"
+    else:
+        pytest.fail("neither a prompt nor a profile; mark a fragment as text")
