@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from promptkit._canonical import sha256_of_bytes
@@ -109,6 +110,7 @@ def parse_prompt(data: bytes, path: str, prompt_id: str) -> PromptDefinition:
     report = Report(path, problems)
     top = Section(report, Item("", document.root), PROMPT_KEYS, misplaced=_MISPLACED, document=document)
     inputs = read_inputs(report, top)
+    names = _Names(inputs, top)
     definition = PromptDefinition(
         id=prompt_id,
         path=path,
@@ -117,7 +119,7 @@ def parse_prompt(data: bytes, path: str, prompt_id: str) -> PromptDefinition:
         profile=top.string("profile"),
         inputs=FrozenDict(inputs),
         session=_template(report, top.item("session")),
-        messages=_messages(report, top, inputs),
+        messages=_messages(report, top, names),
         output=_output(report, top),
         execution=_execution(report, top),
         profile_place=top.place_of("profile"),
@@ -147,7 +149,16 @@ def _template(report: Report, item: Item | None) -> TemplateText | None:
 # -------------------------------------------------------------------------------------------- messages
 
 
-def _messages(report: Report, top: Section, inputs: Mapping[str, InputSpec]) -> tuple[MessageSpec | HistorySpec, ...]:
+class _Names:
+    """The inputs that messages may name: those that are right, and the names of those that have been complained of."""
+
+    def __init__(self, specs: Mapping[str, InputSpec], top: Section) -> None:
+        item = top.item("inputs")
+        self.specs = specs
+        self.flawed: AbstractSet[str] = frozenset() if item is None else item.node.entries.keys() - specs.keys()
+
+
+def _messages(report: Report, top: Section, names: _Names) -> tuple[MessageSpec | HistorySpec, ...]:
     if top.is_usable and top.item("messages") is None:
         report.tell(top.place, "messages is missing: a prompt has at least one, such as {role: user, content: …}")
     items = top.list("messages", "messages")
@@ -155,19 +166,19 @@ def _messages(report: Report, top: Section, inputs: Mapping[str, InputSpec]) -> 
         return ()
     if not items:
         report.tell(top.place_of("messages"), "messages is empty: a prompt has at least one")
-    read = [_message(report, item, inputs) for item in items]
+    read = [_message(report, item, names) for item in items]
     return tuple(message for message in read if message is not None)
 
 
-def _message(report: Report, item: Item, inputs: Mapping[str, InputSpec]) -> MessageSpec | HistorySpec | None:
+def _message(report: Report, item: Item, names: _Names) -> MessageSpec | HistorySpec | None:
     if "history" in item.node.entries and not {"role", "content"} & set(item.node.entries):
-        return _history(report, Section(report, item, ("history",)), inputs)
+        return _history(report, Section(report, item, ("history",)), names)
     section = Section(report, item, MESSAGE_KEYS, misplaced=_IN_MESSAGE)
     if not section.is_usable:
         return None
     role = section.choice("role", ROLES)
     content = _template(report, section.item("content"))
-    images = _images(report, section, inputs)
+    images = _images(report, section, names)
     for key in ("role", "content"):
         if section.item(key) is None and not (key == "content" and images):
             report.tell(section.place, f"{section.label(key)} is missing")
@@ -178,27 +189,30 @@ def _message(report: Report, item: Item, inputs: Mapping[str, InputSpec]) -> Mes
     return MessageSpec(role=role, content=content or TemplateText(source=""), images=images, place=section.place)
 
 
-def _history(report: Report, section: Section, inputs: Mapping[str, InputSpec]) -> HistorySpec | None:
-    name = _input_name(report, section.item("history"), inputs, "messages")
+def _history(report: Report, section: Section, names: _Names) -> HistorySpec | None:
+    name = _input_name(report, section.item("history"), names, "messages")
     return None if name is None else HistorySpec(input=name, place=section.place)
 
 
-def _images(report: Report, section: Section, inputs: Mapping[str, InputSpec]) -> tuple[str, ...]:
+def _images(report: Report, section: Section, names: _Names) -> tuple[str, ...]:
     items = section.list("images", "names of image inputs") or ()
-    names = [_input_name(report, item, inputs, "image") for item in items]
-    return tuple(name for name in names if name is not None)
+    found = [_input_name(report, item, names, "image") for item in items]
+    return tuple(name for name in found if name is not None)
 
 
-def _input_name(report: Report, item: Item | None, inputs: Mapping[str, InputSpec], wanted: str) -> str | None:
+def _input_name(report: Report, item: Item | None, names: _Names, wanted: str) -> str | None:
     name = None if item is None else as_string(report, item)
     if item is None or name is None:
         return None
-    if name in inputs and inputs[name].type == wanted:
+    spec = names.specs.get(name)
+    if spec is not None and spec.type == wanted:
         return name
-    if name in inputs:
-        told = f"the input {name} is of type {inputs[name].type}; expected one of type {wanted}"
+    if spec is not None:
+        told = f"the input {name} is of type {spec.type}; expected one of type {wanted}"
+    elif name in names.flawed:
+        return None
     else:
-        hint = nearest(name[:MAX_SHOWN], inputs) or f"; declare it in inputs with type: {wanted}"
+        hint = nearest(name[:MAX_SHOWN], names.specs) or f"; declare it in inputs with type: {wanted}"
         told = f"there is no input called {name[:MAX_SHOWN]}{hint}"
     report.tell(item.node.place, f"{item.label}: {told}")
     return None
