@@ -101,7 +101,7 @@ def tests(session: nox.Session) -> None:
     session.run("coverage", "run", str(Path(session.bin) / "pytest"))
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
-    modules = ",".join(f"*/promptkit/{name}.py" for name in FULLY_COVERED)
+    modules = ",".join(f"*/promptkit/{name}" for name in FULLY_COVERED)
     session.run("coverage", "report", f"--include={modules}", "--fail-under=100")
 
 

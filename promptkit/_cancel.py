@@ -5,13 +5,13 @@ Guarantees
       dict changed by single C-level calls, which neither another thread nor a signal handler can see half done.
     * A callback is called at most once, in the thread that cancels (or that registers, if it came too late), and
       never after `Registration.remove` has returned in a thread that was not racing with the cancel itself.
-    * A token knows its parents and no token knows its children: a registration is entered in every token of the
-      chain and taken out of every one of them, so a token that outlives a million waits holds none of them.
+    * A token knows its parents and no token knows its children: who wants to be called is entered in every token of
+      the chain and taken out of every one of them, so a token that outlives a million waits holds none of them.
 
 Assumes that `dict` and `list` methods are atomic, as they are in CPython with string or identity-hashed keys.
 
-The order that makes a cancel impossible to miss: who registers enters its callback and *then* looks at the
-reasons; who cancels writes the reason and *then* goes through the callbacks. Whoever comes second sees the other.
+The order that makes a cancel impossible to miss: who watches enters itself and *then* looks at the reasons; who
+cancels writes the reason and *then* goes through the watchers. Whoever comes second sees the other.
 """
 
 # ruff: noqa: SLF001  # a token, its registrations and its children are one mechanism
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from promptkit._clock import SYSTEM_CLOCK, wait_owned
 from promptkit._fields import describe, is_number
@@ -56,8 +56,8 @@ class CancelToken:
         "_ancestors",
         "_poll",
         "_reasons",
-        "_registrations",
         "_timeout_s",
+        "_watchers",
         "clock",
         "deadline",
         "poll_interval_s",
@@ -81,7 +81,7 @@ class CancelToken:
         self._ancestors: tuple[CancelToken, ...] = ()
         self._poll = poll
         self._reasons: list[str | None] = []  # empty until cancelled; the first one counts
-        self._registrations: dict[Registration, None] = {}
+        self._watchers: dict[Any, Callable[[Any], object]] = {}
         self._timeout_s: float | None = None
         self.deadline: float | None = None
         self.poll_interval_s: float | None = poll_interval_s if poll is not None else None
@@ -123,8 +123,8 @@ class CancelToken:
         """
         if not self._reasons:
             self._reasons.append(reason)
-        for registration in list(self._registrations):
-            registration._fire()
+        for key, call in list(self._watchers.items()):
+            call(key)
 
     def on_cancel(self, callback: Callable[[], object]) -> Registration:
         """Call ``callback`` once when the token or a parent is cancelled; at once, and here, if it has been.
@@ -133,8 +133,26 @@ class CancelToken:
         A deadline calls nobody back: there is no timer. Remove the registration when it is no longer needed.
         """
         registration = Registration(self, callback)
-        registration.add()
+        self.watch(registration, Registration._fire)
         return registration
+
+    def watch(self, key: Any, call: Callable[[Any], object]) -> None:
+        """Call ``call(key)`` when the token or a parent is cancelled; at once, and here, if it has been.
+
+        For the library's own waiters, at the cost of a dict entry for each token of the chain: ``call`` may be called
+        more than once, and must not raise. `unwatch` takes it out again, also when ``watch`` did not get to its end.
+        """
+        self._watchers[key] = call
+        for token in self._ancestors:
+            token._watchers[key] = call
+        if self._cancelled_token() is not None:
+            call(key)
+
+    def unwatch(self, key: Any) -> None:
+        """Undo `watch`, as much of it as was done, at a cost that does not depend on how many there are."""
+        self._watchers.pop(key, None)
+        for token in self._ancestors:
+            token._watchers.pop(key, None)
 
     # --------------------------------------------------------------------------------------------- looking
 
@@ -215,11 +233,7 @@ class CancelToken:
 
 
 class Registration:
-    """A callback's entry in a token and its parents. `remove` may be called any number of times, from any thread.
-
-    Making one changes nothing; `add` enters it. A caller that must not leave it behind, whatever is raised into
-    its thread, makes it, and then adds it inside the ``try`` whose ``finally`` removes it.
-    """
+    """A callback's entry in a token and its parents. `remove` may be called any number of times, from any thread."""
 
     __slots__ = ("_callback", "_claim", "_token")
 
@@ -228,22 +242,10 @@ class Registration:
         self._callback: Callable[[], object] | None = callback
         self._claim = [None]  # taken by the thread that calls back, so that only one does
 
-    def add(self) -> None:
-        """Enter the callback; call it here if the token has been cancelled already."""
-        token = self._token
-        token._registrations[self] = None
-        for ancestor in token._ancestors:
-            ancestor._registrations[self] = None
-        if token._cancelled_token() is not None:
-            self._fire()
-
     def remove(self) -> None:
         """Take the callback out, at a cost that does not depend on how many there are. It is not called any more."""
         self._callback = None
-        token = self._token
-        token._registrations.pop(self, None)
-        for ancestor in token._ancestors:
-            ancestor._registrations.pop(self, None)
+        self._token.unwatch(self)
 
     def _fire(self) -> None:
         callback = self._callback
@@ -298,28 +300,28 @@ def wait_until(cancel: CancelToken, deadline: float, doing: str | None = None) -
     """
     alarm = _Alarm()
     clock = cancel.clock
-    registration = Registration(cancel, alarm.set)
     try:
-        registration.add()
+        cancel.watch(alarm, _Alarm.set)
         while True:
             cancel.raise_if_cancelled(doing)
             now = clock.monotonic()
             if now >= deadline:
                 return
-            until = earliest(deadline, cancel.deadline, now, cancel.poll_interval_s)
+            until = earliest(deadline, cancel.deadline)
+            if cancel.poll_interval_s is not None:
+                until = earliest(until, now + cancel.poll_interval_s)
             with alarm.lock:
                 if not alarm.is_set:
                     wait_owned(clock, alarm.condition, until)
     finally:
-        registration.remove()
+        cancel.unwatch(alarm)
 
 
-def earliest(first: float | None, second: float | None, now: float, interval_s: float | None) -> float | None:
-    """Return the moment a waiter must look again: the earliest of two deadlines and the next poll; None for never."""
-    until = first if second is None or (first is not None and first <= second) else second
-    if interval_s is None:
-        return until
-    return now + interval_s if until is None else min(until, now + interval_s)
+def earliest(first: float | None, second: float | None) -> float | None:
+    """Return the earlier of two moments, where None is never."""
+    if first is None or (second is not None and second < first):
+        return second
+    return first
 
 
 def _shown(value: object) -> str:

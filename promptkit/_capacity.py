@@ -47,13 +47,11 @@ import os
 import threading
 import weakref
 from collections import deque
-from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from promptkit._cancel import Registration, earliest
+from promptkit._cancel import earliest
 from promptkit._clock import SYSTEM_CLOCK, wait_owned
-from promptkit._fields import describe
+from promptkit._fields import FrozenDict, describe
 from promptkit._ledger import CapacityPolicy, Ledger
 from promptkit.errors import CapacityExceededError, ConfigError, QueueTimeoutError, RunCancelledError
 
@@ -65,6 +63,8 @@ if TYPE_CHECKING:
     from promptkit._clock import Clock
 
     _Ticket = weakref.ref["_Claim"]
+
+_MAX_SPARE_WAKES: Final = 64
 
 _pools: Final[weakref.WeakSet[_Pool]] = weakref.WeakSet()
 
@@ -89,6 +89,7 @@ class _Pool:
         "ledger",
         "lock",
         "policy",
+        "spare_wakes",
         "waiting_for_permit",
     )
 
@@ -106,6 +107,7 @@ class _Pool:
         self.lock = threading.RLock()
         self.ledger: Ledger[_Ticket, threading.Condition] = Ledger(self.policy)
         self.intents: deque[_Ticket] = deque()
+        self.spare_wakes: list[threading.Condition] = []
 
     def is_inside(self) -> bool:
         """True when this thread holds the lock: the caller has interrupted this module."""
@@ -132,17 +134,20 @@ class _Pool:
         intents, ledger = self.intents, self.ledger
         while intents:
             ticket = intents[0]
+            self.cancel_locked(ticket)
             claim = ticket()
             if claim is None or claim._is_over:
                 ledger.leave(ticket)
                 ledger.withdraw(ticket)
-            else:
-                wake = ledger.cancellable(ticket)
-                if wake is not None:
-                    wake.notify()
-                    ledger.dequeue(ticket)
             intents.popleft()
         self.pump_locked()
+
+    def cancel_locked(self, ticket: _Ticket) -> None:
+        """Wake ``ticket`` and take it out of the queue, unless it has been granted or does not wait."""
+        wake = self.ledger.cancellable(ticket)
+        if wake is not None:
+            wake.notify()
+            self.ledger.dequeue(ticket)
 
     def pump_locked(self) -> None:
         """Give every free permit to the oldest ticket. Done again from the start, it finishes what was interrupted."""
@@ -154,52 +159,107 @@ class _Pool:
             ledger.waiting[ticket].notify()
             ledger.dequeue(ticket)
 
+    # ------------------------------------------------------------------------------------------------ giving back
+
+    def pass_on(self, ticket: _Ticket) -> None:
+        """Grant what ``ticket`` has given back."""
+        if self.is_inside():
+            self.log(ticket)
+            return
+        with self.lock:
+            self.pump_locked()
+        if self.intents:
+            self.settle()
+
+    def withdraw(self, claim: _Claim) -> None:
+        """Take back whatever ``claim`` has or will have: it is in use elsewhere, interrupted, or was never used."""
+        if self.is_inside():
+            if claim._ticket is not None:
+                claim._is_over = True
+                self.log(claim._ticket)
+            return
+        with self.lock:
+            claim._is_over = True
+            ticket = claim._ticket
+            if ticket is not None:
+                self.cancel_locked(ticket)
+                self.ledger.leave(ticket)
+                self.ledger.withdraw(ticket)
+                self.pump_locked()
+        if self.intents:
+            self.settle()
+
     # -------------------------------------------------------------------------------------------------- waiting
 
-    def new_wake_locked(self) -> threading.Condition:
+    def wake_locked(self) -> threading.Condition:
         """Return a Condition on the lock that settles the log as it gives the lock up for a wait.
 
         A signal handler that cancels the very ticket whose thread it interrupts, between that thread's last look and
         its sleep, can only log it. By then the waiter is registered with the Condition, so that it can be notified.
         """
+        if self.spare_wakes:
+            return self.spare_wakes.pop()
         wake = threading.Condition(self.lock)
         wake._release_save = self._release_save  # type: ignore[attr-defined]  # Condition's own hook
         return wake
+
+    def keep(self, wake: threading.Condition) -> None:
+        """Keep a Condition that nobody waits on for the next ticket: making one costs as much as a whole acquire."""
+        if len(self.spare_wakes) < _MAX_SPARE_WAKES:
+            self.spare_wakes.append(wake)
 
     def _release_save(self) -> object:
         if self.intents:
             self.drain_locked()
         return self.lock._release_save()  # type: ignore[attr-defined]  # what Condition itself would have called
 
-    def wait(self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None) -> bool:
-        """Wait until ``ticket`` is granted (True) or has left the queue for any reason (False)."""
-        clock = self.clock
-        while True:
-            is_over = cancel.cancelled
-            now = clock.monotonic()
-            if deadline is not None and now >= deadline:
-                is_over = True
-            with self.lock:
-                fate = self.fate_locked(ticket, is_over=is_over)
-                if fate is not None:
-                    return fate
-                wait_owned(clock, wake, earliest(deadline, cancel.deadline, now, cancel.poll_interval_s))
-                self.drain_locked()
-                fate = self.fate_locked(ticket, is_over=False)
-                if fate is not None:
-                    return fate
+    def queue_locked(
+        self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None
+    ) -> bool | None:
+        """Put ``ticket`` into the queue and wait for the first time; returns as `wait_locked` does."""
+        if self.ledger.enqueue(ticket, wake):
+            self.pump_locked()
+        cancel.watch(ticket, self.log)
+        if self.intents:
+            self.drain_locked()
+        fate = self.fate_locked(ticket)
+        return self.wait_locked(ticket, wake, cancel, deadline) if fate is None else fate
 
-    def fate_locked(self, ticket: _Ticket, *, is_over: bool) -> bool | None:
-        """Decide: granted (True), gone (False; also when ``is_over`` and not granted), or still waiting (None)."""
+    def wait_locked(
+        self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None
+    ) -> bool | None:
+        """Wait until ``ticket`` is granted (True), has left the queue (False), or it is time to look again (None)."""
+        until = earliest(deadline, cancel.deadline)
+        if cancel.poll_interval_s is not None:
+            until = earliest(until, self.clock.monotonic() + cancel.poll_interval_s)
+        wait_owned(self.clock, wake, until)
+        if self.intents:
+            self.drain_locked()
+        return self.fate_locked(ticket)
+
+    def fate_locked(self, ticket: _Ticket) -> bool | None:
+        """Say whether ``ticket`` has been granted (True), is gone (False), or waits (None)."""
         ledger = self.ledger
         if ticket in ledger.held:
+            ledger.dequeue(ticket)  # where who granted it was interrupted, it is still there
             return True
-        if ticket not in ledger.waiting:
-            return False
-        if is_over:
-            ledger.dequeue(ticket)
-            return False
-        return None
+        return None if ticket in ledger.waiting else False
+
+    def wait(self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None) -> bool:
+        """Look at the token, outside the lock, and wait on, until ``ticket`` is granted (True) or gone (False)."""
+        while True:
+            is_late = cancel.cancelled or (deadline is not None and self.clock.monotonic() >= deadline)
+            with self.lock:
+                fate = self.fate_locked(ticket)
+                if fate is None and is_late:
+                    self.ledger.dequeue(ticket)
+                    fate = False
+                if fate is None:
+                    fate = self.wait_locked(ticket, wake, cancel, deadline)
+            if self.intents:
+                self.settle()
+            if fate is not None:
+                return fate
 
 
 class _Claim:
@@ -217,37 +277,15 @@ class _Claim:
         """The backend whose pool this is; None for one without a limit."""
         return self._pool.backend_id
 
-    def _use_locked(self, ticket: _Ticket) -> None:
-        """Let the pool know this claim as ``ticket``; `release` finds it from now on."""
-        if self._ticket is not None or self._is_over:
-            raise RuntimeError("a lease or permit is used once; ask the manager for a new one")
-        self._ticket = ticket
-
-    def _refuse_reentry(self) -> None:
-        if self._pool.is_inside():
-            raise RuntimeError("a signal handler or finaliser asked for capacity while it interrupted the same pool")
-
     def release(self) -> None:
         """Give back what this has, or leave the queue. Any thread, any state, any number of times; does not block."""
-        if self._is_over and self._ticket is None:
-            return
-        pool = self._pool
-        if pool.is_inside():
-            self._is_over = True
-            if self._ticket is not None:
-                pool.log(self._ticket)
-            return
-        with pool.lock:
-            ticket = self._ticket
-            if ticket is not None:
-                self._give_back_locked(ticket)
-            self._is_over = True
-            self._ticket = None
-        if pool.intents:
-            pool.settle()
-
-    def _give_back_locked(self, ticket: _Ticket) -> None:
         raise NotImplementedError
+
+    def _refuse_reentry(self) -> NoReturn:
+        raise RuntimeError("a signal handler or finaliser asked for capacity while it interrupted the same pool")
+
+    def _refuse_reuse(self) -> NoReturn:
+        raise RuntimeError("a lease or permit is used once; ask the manager for a new one")
 
     def __enter__(self) -> Self:
         return self
@@ -268,12 +306,17 @@ class Lease(_Claim):
         as it may; then nothing has been taken.
         """
         pool = self._pool
-        self._refuse_reentry()
-        cancel.raise_if_cancelled(pool.admitting)
+        lock = pool.lock
+        if cancel.cancelled:
+            cancel.raise_if_cancelled(pool.admitting)
+        if lock._is_owned():  # type: ignore[attr-defined]  # the RLock method that Condition uses
+            self._refuse_reentry()
         ticket: _Ticket = weakref.ref(self, pool.log)
         try:
-            with pool.lock:
-                self._use_locked(ticket)
+            with lock:
+                if self._is_over or self._ticket is not None:
+                    self._refuse_reuse()
+                self._ticket = ticket  # from here on, release finds it
                 is_admitted = pool.ledger.admit(ticket)
             if pool.intents:
                 pool.settle()
@@ -286,8 +329,15 @@ class Lease(_Claim):
             policy = pool.policy
             raise CapacityExceededError(pool.backend_id, policy.concurrency_limit, policy.queue_capacity)
 
-    def _give_back_locked(self, ticket: _Ticket) -> None:
-        self._pool.ledger.leave(ticket)
+    def release(self) -> None:
+        """Give the place back. Any thread, any state, any number of times; does not block."""
+        if self._is_over:
+            return
+        pool, ticket = self._pool, self._ticket
+        if ticket is None or not pool.ledger.leave(ticket):
+            pool.withdraw(self)
+        self._is_over = True
+        self._ticket = None
 
 
 class Permit(_Claim):
@@ -303,60 +353,65 @@ class Permit(_Claim):
         Whatever it raises, nothing has been taken and the caller's place in the queue is free again.
         """
         pool = self._pool
-        self._refuse_reentry()
-        cancel.raise_if_cancelled(pool.waiting_for_permit)
+        lock = pool.lock
+        if lock._is_owned():  # type: ignore[attr-defined]  # the RLock method that Condition uses
+            self._refuse_reentry()
+        if cancel.poll_interval_s is not None:  # asked before the wait, so as not to wait for the first interval
+            cancel.raise_if_cancelled(pool.waiting_for_permit)
+        started = None if queue_deadline is None else pool.clock.monotonic()
         ticket: _Ticket = weakref.ref(self, pool.log)
+        wake = None
+        fate: bool | None = True
         try:
-            with pool.lock:
-                self._use_locked(ticket)
-                wake = None
+            with lock:
+                if self._is_over or self._ticket is not None:
+                    self._refuse_reuse()
+                self._ticket = ticket  # from here on, release finds it
                 if not pool.ledger.request(ticket):
-                    wake = pool.new_wake_locked()
-                    pool.ledger.enqueue(ticket, wake)
+                    wake = pool.wake_locked()
+                    fate = pool.queue_locked(ticket, wake, cancel, queue_deadline)
             if pool.intents:
                 pool.settle()
             if wake is not None:
-                self._wait(ticket, wake, cancel, queue_deadline)
-                if pool.intents:
-                    pool.settle()
-            cancel.raise_if_cancelled(pool.waiting_for_permit)
+                if fate is None:
+                    fate = pool.wait(ticket, wake, cancel, queue_deadline)
+                cancel.unwatch(ticket)
+                if lock is pool.lock:  # it is another one in the child of a fork
+                    pool.keep(wake)
+            if cancel.cancelled:
+                cancel.raise_if_cancelled(pool.waiting_for_permit)
+            if not fate:
+                self._refuse(started, queue_deadline)
         except BaseException:
+            if wake is not None:
+                cancel.unwatch(ticket)
             if self._ticket is ticket:
                 self.release()
             raise
 
-    def _wait(
-        self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, queue_deadline: float | None
-    ) -> None:
-        """Wait for the grant; raise unless it has come."""
-        pool = self._pool
-        started = pool.clock.monotonic()
-        registration = Registration(cancel, partial(pool.log, ticket))
-        try:
-            try:
-                registration.add()
-                is_granted = pool.wait(ticket, wake, cancel, queue_deadline)
-            finally:
-                registration.remove()
-        finally:
-            registration.remove()
-        if is_granted:
+    def release(self) -> None:
+        """Pass the permit on, or leave the queue. Any thread, any state, any number of times; does not block."""
+        if self._is_over:
             return
-        cancel.raise_if_cancelled(pool.waiting_for_permit)
+        pool, ticket = self._pool, self._ticket
+        if ticket is None or not pool.ledger.give_back(ticket):
+            pool.withdraw(self)
+        elif pool.ledger.waiting:
+            pool.pass_on(ticket)
+        self._is_over = True
+        self._ticket = None
+
+    def _refuse(self, started: float | None, queue_deadline: float | None) -> NoReturn:
+        """Say why the ticket is gone, though the token is not over."""
+        pool = self._pool
         now = pool.clock.monotonic()
-        if queue_deadline is not None and now >= queue_deadline:
+        if started is not None and queue_deadline is not None and now >= queue_deadline:
             waited_s = now - started
             raise QueueTimeoutError(
                 f"the queue timeout passed after {waited_s:.3g} s while {pool.waiting_for_permit}; nothing was sent",
                 waited_s=waited_s,
             )
-        raise RunCancelledError(f"the permit was released by another thread while {pool.waiting_for_permit}")
-
-    def _give_back_locked(self, ticket: _Ticket) -> None:
-        pool = self._pool
-        pool.ledger.withdraw(ticket)
-        if pool.ledger.waiting:
-            pool.pump_locked()
+        raise RunCancelledError(f"the permit was released while {pool.waiting_for_permit}")
 
 
 class _UnlimitedLease(Lease):
@@ -414,7 +469,7 @@ class Manager:
     __slots__ = ("_pools",)
 
     def __init__(self, policies: Mapping[str, CapacityPolicy], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        pools: dict[str, _Pool] = {}
+        pools: dict[str | None, _Pool] = {}
         for backend_id, policy in policies.items():
             if not isinstance(backend_id, str):
                 raise ConfigError(f"a backend id must be a string, not {describe(backend_id)}")
@@ -425,16 +480,16 @@ class Manager:
                     f"the capacity of backend {backend_id!r} must be a CapacityPolicy, not {describe(policy)}"
                 )
             pools[backend_id] = _Pool(backend_id, policy, clock)
-        self._pools: Mapping[str, _Pool] = MappingProxyType(pools)
+        self._pools: FrozenDict[str | None, _Pool] = FrozenDict(pools)
 
     def lease(self, backend_id: str | None) -> Lease:
         """Return a lease that has not been admitted yet; see `Lease.admit`."""
-        pool: Any = self._pools.get(backend_id)  # type: ignore[arg-type]  # None is in no mapping of ids
+        pool = self._pools.get(backend_id)
         return _UNLIMITED_LEASE if pool is None else Lease(pool)
 
     def permit(self, backend_id: str | None) -> Permit:
         """Return a permit that has not been granted yet; see `Permit.acquire`."""
-        pool: Any = self._pools.get(backend_id)  # type: ignore[arg-type]  # None is in no mapping of ids
+        pool = self._pools.get(backend_id)
         return _UNLIMITED_PERMIT if pool is None else Permit(pool)
 
     def admit(self, backend_id: str | None, cancel: CancelToken) -> Lease:
@@ -451,7 +506,7 @@ class Manager:
 
     def stats(self, backend_id: str | None) -> PoolStats | None:
         """Return how much of a backend's pool is in use at this moment; None if it is unlimited. For gauges."""
-        pool = self._pools.get(backend_id)  # type: ignore[arg-type]  # None is in no mapping of ids
+        pool = self._pools.get(backend_id)
         if pool is None:
             return None
         with pool.lock:

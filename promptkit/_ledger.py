@@ -14,19 +14,22 @@ one container, and every operation can be run again from the start, by anybody, 
 Rules for changing this file: no counters; one container call a change; nothing that only a local variable knows
 between taking an entry out of one container and putting it into another (look, commit, then take out).
 
-Not locked: the caller holds its pool's lock. Tickets and leases are opaque, compared by identity.
+Not locked: the caller holds its pool's lock, except where an operation says that it needs none. Tickets and leases are
+opaque, compared by identity.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
 from promptkit._fields import describe, is_integer
 from promptkit.errors import ConfigError
+
+_ABSENT: Final = object()
 
 _TicketT = TypeVar("_TicketT")
 _WakeT = TypeVar("_WakeT")
@@ -79,8 +82,8 @@ class Ledger(Generic[_TicketT, _WakeT]):
     def __init__(self, policy: CapacityPolicy) -> None:
         self.admission_limit = policy.admission_limit
         self.concurrency_limit = policy.concurrency_limit
-        self.leases: dict[_TicketT, None] = {}
-        self.held: dict[_TicketT, None] = {}
+        self.leases: dict[_TicketT, object] = {}
+        self.held: dict[_TicketT, object] = {}
         self.waiting: OrderedDict[_TicketT, _WakeT] = OrderedDict()
 
     # ------------------------------------------------------------------------------------------- admission
@@ -93,9 +96,9 @@ class Ledger(Generic[_TicketT, _WakeT]):
         leases[lease] = None
         return True
 
-    def leave(self, lease: _TicketT) -> None:
-        """Give the lease back, if it is one."""
-        self.leases.pop(lease, None)
+    def leave(self, lease: _TicketT) -> bool:
+        """Give the lease back; False if it is none. Needs no lock."""
+        return self.leases.pop(lease, _ABSENT) is not _ABSENT
 
     # --------------------------------------------------------------------------------------------- permits
 
@@ -107,9 +110,10 @@ class Ledger(Generic[_TicketT, _WakeT]):
             return True
         return ticket in held
 
-    def enqueue(self, ticket: _TicketT, wake: _WakeT) -> None:
-        """Put ``ticket`` at the end of the queue; one that is in it keeps its place."""
+    def enqueue(self, ticket: _TicketT, wake: _WakeT) -> bool:
+        """Put ``ticket`` at the end of the queue; one that is in it keeps its place. True means: call `grant`."""
         self.waiting[ticket] = wake
+        return len(self.held) < self.concurrency_limit
 
     def grant(self) -> _TicketT | None:
         """Give a free permit to the oldest ticket; None if nobody waits or nothing is free.
@@ -130,6 +134,14 @@ class Ledger(Generic[_TicketT, _WakeT]):
     def dequeue(self, ticket: _TicketT) -> None:
         """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own."""
         self.waiting.pop(ticket, None)
+
+    def give_back(self, ticket: _TicketT) -> bool:
+        """Take the permit of ``ticket`` back; False if it has none. Call `grant` afterwards if anybody waits.
+
+        Needs no lock: it only makes room. Who enqueues looks for room *after* that, and who gives back looks at the
+        queue *after* that, so that one of the two sees the other.
+        """
+        return self.held.pop(ticket, _ABSENT) is not _ABSENT
 
     def withdraw(self, ticket: _TicketT) -> None:
         """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from promptkit._cancel import CancelToken, Registration, wait_until
+from promptkit._cancel import CancelToken, wait_until
 from promptkit.errors import DeadlineExceededError, InvalidRequestError, RunCancelledError
 from support.clock import FakeClock
 from support.threads import Worker
@@ -332,7 +332,7 @@ def test_a_callback_registered_too_late_is_called_at_once() -> None:
     called: list[threading.Thread] = []
     token.on_cancel(lambda: called.append(threading.current_thread()))
     assert called == [threading.current_thread()]
-    assert not token._registrations
+    assert not token._watchers
 
 
 def test_a_callback_registered_with_a_child_of_a_cancelled_parent_is_called_at_once() -> None:
@@ -343,8 +343,8 @@ def test_a_callback_registered_with_a_child_of_a_cancelled_parent_is_called_at_o
     called: list[str] = []
     child.on_cancel(lambda: called.append("x"))
     assert called == ["x"]
-    assert not parent._registrations
-    assert not child._registrations
+    assert not parent._watchers
+    assert not child._watchers
 
 
 def test_a_callback_hears_of_a_parent_and_of_its_own_token_only_once() -> None:
@@ -481,18 +481,25 @@ def test_a_token_that_outlives_many_waits_holds_none_of_them() -> None:
         kept.append(weakref.ref(owner))
         del owner
         assert kept[-1]() is None
-    assert not parent._registrations
+    assert not parent._watchers
 
 
-def test_a_registration_does_nothing_until_it_is_added() -> None:
-    """So that it can be made before the ``try`` that removes it."""
-    token = CancelToken()
-    called: list[str] = []
-    registration = Registration(token, lambda: called.append("x"))
-    token.cancel()
-    assert called == []
-    registration.add()
-    assert called == ["x"]
+def test_a_watcher_is_called_with_its_key_and_taken_out_by_it() -> None:
+    """What the library's own waiters use: a callback that may be called again, and costs a dict entry."""
+    parent = CancelToken()
+    child = parent.child()
+    called: list[object] = []
+    child.watch("key", called.append)
+    parent.cancel()
+    child.unwatch("key")
+    child.unwatch("key")
+    parent.cancel()
+    assert called == ["key"]
+    child.watch("late", called.append)
+    assert called == ["key", "late"]
+    child.unwatch("late")
+    assert not parent._watchers
+    assert not child._watchers
 
 
 @pytest.mark.parametrize("who", ["same", "another"])
@@ -531,7 +538,7 @@ def test_wait_until_returns_at_the_deadline() -> None:
     assert sleeper.thread.is_alive()
     clock.advance(1)
     sleeper.result()
-    assert not token._registrations
+    assert not token._watchers
 
 
 def test_wait_until_a_moment_that_has_passed_returns_at_once() -> None:
@@ -550,7 +557,7 @@ def test_wait_until_ends_at_once_when_it_is_cancelled() -> None:
     parent.cancel("enough")
     with pytest.raises(RunCancelledError, match=r"the run was cancelled while waiting to retry: enough"):
         sleeper.result()
-    assert not parent._registrations
+    assert not parent._watchers
 
 
 def test_wait_until_with_a_cancelled_token_does_not_wait() -> None:
@@ -562,7 +569,7 @@ def test_wait_until_with_a_cancelled_token_does_not_wait() -> None:
         wait_until(token, clock.monotonic() + 10)
     with pytest.raises(RunCancelledError):
         wait_until(token, clock.monotonic())
-    assert not token._registrations
+    assert not token._watchers
 
 
 def test_wait_until_ends_at_the_tokens_own_deadline() -> None:
@@ -631,4 +638,4 @@ def test_an_exception_out_of_the_wait_is_not_hidden() -> None:
     token = CancelToken(clock=clock)
     with pytest.raises(KeyboardInterrupt):
         wait_until(token, clock.monotonic() + 10)
-    assert not token._registrations
+    assert not token._watchers

@@ -4,6 +4,7 @@ Guarantees: a form that is handed out was made of one consistent reading of the 
 it was, handing it out costs one ``stat``; every change is seen, one that leaves size and times alone
 included: times as young as the clock they were taken from are not trusted (as in git's index), and the
 bytes are compared instead. A file that cannot be parsed is remembered like any other, and looked at again.
+While a file is seen to be rewritten (just emptied, or changed each time it is looked at) its last form stands.
 
 The lock guards the table alone; files are read and parsed outside it, so two threads may parse one file at
 the same moment. Entries never change.
@@ -20,14 +21,14 @@ from typing import Final, Generic, TypeVar
 from attrs import frozen
 
 from promptkit._canonical import sha256_of_bytes
-from promptkit._loading._files import Root, Signature
+from promptkit._loading._files import FileUnsettledError, Root, Signature
 from promptkit.errors import DocumentError
 
 _SETTLED_NS: Final = 2_000_000_000
 """Times younger than this may change once more without showing: FAT keeps them to two seconds."""
 
 _EMPTIED_NS: Final = 1_000_000_000
-"""A file emptied less than this ago is taken to be under rewriting: its last content stands."""
+"""A file emptied less than this ago is taken to be under rewriting."""
 
 _ParsedT = TypeVar("_ParsedT")
 
@@ -73,7 +74,12 @@ class FileCache(Generic[_ParsedT]):
 
     def _refresh(self, name: str, known: _Entry[_ParsedT] | None) -> _Entry[_ParsedT]:
         now = time.time_ns()
-        content = self.root.read(name, max_bytes=self._max_bytes)
+        try:
+            content = self.root.read(name, max_bytes=self._max_bytes)
+        except FileUnsettledError:
+            if known is None:
+                raise
+            return known
         age = now - content.signature.age_reference_ns
         if not content.data and known is not None and abs(age) < _EMPTIED_NS:
             return known

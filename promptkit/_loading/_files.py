@@ -32,7 +32,7 @@ MAX_NAME: Final = 1024
 """Longest relative name, in characters."""
 
 _MAX_FOLDERS: Final = 10_000
-_MAX_TRIES: Final = 5
+_MAX_TRIES: Final = 20
 """How often a read starts again because the file was replaced under it."""
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
@@ -50,6 +50,10 @@ _OPEN_FLAGS: Final = (
 
 class FileRefusedError(Exception):
     """A file cannot be used; ``str()`` says why, without a place. Its catcher gives it a public class."""
+
+
+class FileUnsettledError(FileRefusedError):
+    """The file was being rewritten each time it was looked at."""
 
 
 class FileMissingError(FileRefusedError):
@@ -179,7 +183,9 @@ class Root:
                 continue
             if content is not None:
                 return content
-        raise FileRefusedError("it is being rewritten all the time; replace it in one step (rename a new file over it)")
+        raise FileUnsettledError(
+            "it is being rewritten all the time; replace it in one step (rename a new file over it)"
+        )
 
     def walk(self, suffixes: tuple[str, ...]) -> Iterator[str]:
         """Yield the names of the files that end in one of ``suffixes``, in no order.

@@ -10,7 +10,7 @@ import pytest
 
 from promptkit._loading import _cache
 from promptkit._loading._cache import FileCache
-from promptkit._loading._files import FileMissingError, FileRefusedError, Root
+from promptkit._loading._files import FileMissingError, FileRefusedError, FileUnsettledError, Root
 from promptkit._types import Problem
 from promptkit.errors import DocumentError
 from support.threads import Worker
@@ -155,6 +155,28 @@ def test_a_file_just_emptied_is_under_rewriting(shelf: Shelf) -> None:
     assert shelf.cache.get("a") == ["one"]
     shelf.now += 2 * SECOND
     assert shelf.cache.get("a") == [""]
+
+
+def test_a_file_that_is_rewritten_all_the_time_keeps_its_last_content(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be read whole, and the last whole content is known; without one, it is refused."""
+    shelf.write("one", age=10 * SECOND)
+    shelf.cache.get("a")
+    real_open = os.open
+
+    def open_then_replace(path: str, flags: int) -> int:
+        descriptor = real_open(path, flags)
+        shelf.write("two", name="new")
+        (shelf.folder / "new").rename(shelf.folder / "a")
+        return descriptor
+
+    shelf.write("two")
+    monkeypatch.setattr(os, "open", open_then_replace)
+    assert shelf.cache.get("a") == ["one"]
+    fresh: FileCache[str] = FileCache(Root(shelf.folder, kind="prompt"), lambda data, _: data.decode(), max_bytes=9)
+    with pytest.raises(FileUnsettledError, match="rewritten all the time"):
+        fresh.get("a")
 
 
 def test_an_empty_file_is_read_as_it_is_at_first(shelf: Shelf) -> None:

@@ -1,0 +1,414 @@
+"""Which subschema a ``$ref`` means: identifiers, anchors and JSON Pointers, inside documents under one root.
+
+Guarantees: nothing is opened here; a reference reaches a place in a known document, or a file that the given
+opener finds under its root, or it is refused with the address it resolves to. Every schema of every document
+is looked at once, so that a fault is found wherever it stands. What stands under ``const``, ``enum``,
+``default`` and ``examples`` is data: a ``$ref`` or ``$id`` there means nothing.
+
+A registry belongs to one load in one thread. References are resolved as RFC 3986 section 5 says, with the
+difference that a path that climbs above the root is refused instead of being cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from attrs import field, frozen
+
+from promptkit._definitions import NOWHERE, Place
+from promptkit._fields import FrozenDict, Json
+from promptkit._loading._dialects import DIALECTS, MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape, dialect_of
+from promptkit._loading._schema_lint import faults
+from promptkit._types import Problem
+
+ROOT: Final = "promptkit-root:/"
+"""Base address of what stands under the schema root."""
+
+MAX_DEPTH: Final = 100
+"""Deepest nesting of mappings and lists in one schema document."""
+
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+MAX_NODES: Final = 50_000
+MAX_FAULTS: Final = 50
+
+_PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(\?[^#]*)?(?:#(.*))?", re.DOTALL)
+
+
+class ReferenceFaultError(ValueError):
+    """A reference leads nowhere, or somewhere it may not lead; ``str()`` says where and what would be right."""
+
+
+@frozen(eq=False)
+class Document:
+    """One schema document: a file, or what stands in a prompt file.
+
+    ``name`` is shown in messages. ``positions`` gives the place of a value by its JSON Pointer, as far as it
+    is known; ``place`` is that of the whole.
+    """
+
+    name: str
+    uri: str
+    value: Json
+    dialect: Dialect
+    is_format_checked: bool
+    place: Place = NOWHERE
+    positions: Mapping[str, Place] = field(factory=FrozenDict)
+
+    def problem(self, path: tuple[str, ...], message: str) -> Problem:
+        """Return ``message`` with the pointer and the nearest known place of what it is about."""
+        place = self.place
+        for end in range(len(path), -1, -1):
+            found = self.positions.get(pointer_of(path[:end]))
+            if found is not None:
+                place = found
+                break
+        return Problem(self.name, place.line, place.column, f"#{pointer_of(path)}: {message}")
+
+
+@frozen(eq=False)
+class Schema:
+    """A schema in its document. ``base`` is the address that its references are relative to."""
+
+    value: Json
+    document: Document
+    path: tuple[str, ...]
+    base: str
+    dialect: Dialect
+    is_format_checked: bool
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        """What tells this schema from every other of its registry."""
+        return self.document.uri, self.path
+
+
+def pointer_of(path: tuple[str, ...]) -> str:
+    """Return a path as a JSON Pointer (RFC 6901)."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Return an address without its fragment, and the fragment with its percent signs read."""
+    head, _, fragment = uri.partition("#")
+    return head, unquote(fragment)
+
+
+def resolve(base: str, reference: str) -> str:
+    """Return where ``reference`` leads from ``base``. Raises `ReferenceFaultError` above the root."""
+    scheme, authority, path, query, fragment = _parts(reference)
+    base_scheme, base_authority, base_path, base_query, _ = _parts(base)
+    if scheme is None:
+        scheme = base_scheme
+        if authority is None:
+            authority = base_authority
+            if not path:
+                path, query = base_path, base_query if query is None else query
+            elif not path.startswith("/"):
+                folder = base_path[: base_path.rfind("/") + 1] or ("/" if base_authority is not None else "")
+                path = folder + path
+    if scheme is not None and (path.startswith("/") or authority is not None):
+        path = _without_dots(path, reference, is_root=f"{scheme}:/" == ROOT and authority is None)
+    return "".join(
+        (
+            f"{scheme}:" if scheme is not None else "",
+            f"//{authority}" if authority is not None else "",
+            path,
+            query or "",
+            f"#{fragment}" if fragment else "",
+        )
+    )
+
+
+def _parts(uri: str) -> tuple[str | None, str | None, str, str | None, str | None]:
+    found = _PARTS.fullmatch(uri)
+    if found is None:  # pragma: no cover - the expression matches every text
+        raise ReferenceFaultError(f"{uri[:80]!r} is no URI reference")
+    scheme, authority, path, query, fragment = found.groups()
+    return scheme, authority, path, query, fragment
+
+
+def _without_dots(path: str, reference: str, *, is_root: bool) -> str:
+    kept: list[str] = []
+    parts = path.split("/")
+    for index, part in enumerate(parts):
+        plain = unquote(part) if is_root else part
+        if plain not in (".", ".."):
+            kept.append(part)
+            continue
+        if plain == "..":
+            if len(kept) > 1:
+                kept.pop()
+            elif is_root:
+                raise ReferenceFaultError(f"the reference {reference[:120]} leads outside the schema root")
+        if index == len(parts) - 1:
+            kept.append("")
+    return "/".join(kept)
+
+
+class Registry:
+    """The documents of one load and the schemas in them.
+
+    ``open_document`` gets an address without fragment and returns the document there, or raises
+    `ReferenceFaultError`. ``problems`` collects what is wrong with the schemas that have been looked at.
+    """
+
+    def __init__(self, open_document: Callable[[str], Document]) -> None:
+        self._open_document = open_document
+        self.documents: dict[str, Document] = {}
+        self.problems: list[Problem] = []
+        self._schemas: dict[tuple[str, tuple[str, ...]], Schema] = {}
+        self._resources: dict[str, Schema] = {}
+        self._anchors: dict[tuple[str, str], Schema] = {}
+        self._dynamic: dict[str, dict[str, Schema]] = {}
+        self._targets: dict[tuple[tuple[str, tuple[str, ...]], str], Schema] = {}
+
+    def add(self, document: Document) -> Schema:
+        """Take a document in, look at every schema in it, and return the whole as a schema."""
+        self.documents[document.uri] = document
+        root = Schema(document.value, document, (), document.uri, document.dialect, document.is_format_checked)
+        self._resources.setdefault(document.uri, root)
+        if fault := _size_fault(document.value):
+            self.problems.append(document.problem(fault[0], fault[1]))
+            return root
+        self._scan(root)
+        return self._schemas[root.key]
+
+    def child(self, schema: Schema, *path: str) -> Schema:
+        """Return the schema at ``path`` below another that has been looked at."""
+        return self._schemas[schema.document.uri, (*schema.path, *path)]
+
+    def dynamic_anchors(self, resource: str) -> Mapping[str, Schema]:
+        """Return the schemas of a resource that a dynamic reference may land on, by name.
+
+        The name of one with ``$recursiveAnchor`` is ``""``.
+        """
+        return self._dynamic.get(resource, {})
+
+    def link(self) -> None:
+        """Resolve every reference of every schema, opening documents as they are met, and note those that fail."""
+        done = 0
+        while done < len(self._schemas) and len(self.problems) < MAX_FAULTS:
+            schemas = list(self._schemas.values())[done:]
+            done += len(schemas)
+            for schema in schemas:
+                for keyword in REFERENCES:
+                    if not isinstance(schema.value, Mapping) or keyword not in schema.dialect.keywords:
+                        continue
+                    reference = schema.value.get(keyword)
+                    if not isinstance(reference, str):
+                        continue
+                    try:
+                        self._targets[schema.key, keyword] = self.resolve(schema, reference)
+                    except ReferenceFaultError as error:
+                        self.problems.append(schema.document.problem((*schema.path, keyword), str(error)))
+
+    def schemas(self) -> Iterator[Schema]:
+        """Yield every schema that has been looked at."""
+        yield from self._schemas.values()
+
+    def target(self, schema: Schema, keyword: str) -> Schema:
+        """Return what a reference means, once all have been linked."""
+        found = self._targets[schema.key, keyword]
+        return self._schemas[found.key]
+
+    def resolve(self, schema: Schema, reference: str) -> Schema:
+        """Return the schema that a reference in ``schema`` means. Raises `ReferenceFaultError`."""
+        resource, fragment = split(resolve(schema.base, reference))
+        root = self._resources.get(resource)
+        if root is None:
+            root = self.add(self._open_document(resource))
+            self._resources.setdefault(resource, root)
+        if not fragment:
+            return root
+        if fragment.startswith("/"):
+            return self._at(root, fragment, reference)
+        anchor = self._anchors.get((root.base, fragment))
+        if anchor is None:
+            raise ReferenceFaultError(f"the reference {reference[:120]} names no anchor of {_shown(resource, root)}")
+        return anchor
+
+    def _at(self, root: Schema, pointer: str, reference: str) -> Schema:
+        value, path, nearest = root.value, root.path, root
+        for token in pointer[1:].split("/"):
+            part = token.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, Mapping) and part in value:
+                value = value[part]
+            elif (
+                isinstance(value, (list, tuple)) and re.fullmatch(r"0|[1-9][0-9]{0,8}", part) and int(part) < len(value)
+            ):
+                value = value[int(part)]
+            else:
+                known = (
+                    f"; known here are {', '.join(map(str, list(value)[:10]))}" if isinstance(value, Mapping) else ""
+                )
+                raise ReferenceFaultError(
+                    f"the reference {reference[:120]} leads nowhere: {_shown(root.document.uri, root)} has nothing "
+                    f"at {pointer_of((*path, part))}{known[:200]}"
+                )
+            path = (*path, part)
+            nearest = self._schemas.get((root.document.uri, path), nearest)
+        if nearest.path != path:
+            self._scan(Schema(value, root.document, path, nearest.base, nearest.dialect, nearest.is_format_checked))
+        return self._schemas[root.document.uri, path]
+
+    def _scan(self, top: Schema) -> None:
+        stack = [top]
+        while stack:
+            schema = self._entered(stack.pop())
+            if schema.key in self._schemas:
+                continue
+            self._schemas[schema.key] = schema
+            if len(self.problems) < MAX_FAULTS:
+                for path, message in faults(schema.value, schema.dialect):
+                    self.problems.append(schema.document.problem((*schema.path, *path), message))
+            if isinstance(schema.value, Mapping):
+                stack.extend(self._children(schema))
+
+    def _children(self, schema: Schema) -> list[Schema]:
+        found: list[Schema] = []
+
+        def add(value: Json, *path: str) -> None:
+            found.append(
+                Schema(
+                    value, schema.document, (*schema.path, *path), schema.base, schema.dialect, schema.is_format_checked
+                )
+            )
+
+        for keyword, value in schema.value.items():
+            shape = schema.dialect.keywords.get(keyword)
+            if shape in MAP_SHAPES and isinstance(value, Mapping):
+                for name, item in value.items():
+                    if not (shape is Shape.DEPENDENCIES and isinstance(item, (list, tuple))):
+                        add(item, keyword, name)
+            elif shape in SCHEMA_SHAPES and isinstance(value, (list, tuple)):
+                if shape is not Shape.SCHEMA:
+                    for index, item in enumerate(value):
+                        add(item, keyword, str(index))
+                elif keyword != "items":
+                    add(value, keyword)
+            elif shape is Shape.SCHEMA_OR_FLAG and isinstance(value, bool):
+                found.append(
+                    Schema(
+                        {} if value else {"not": {}},
+                        schema.document,
+                        (*schema.path, keyword),
+                        schema.base,
+                        schema.dialect,
+                        schema.is_format_checked,
+                    )
+                )
+            elif shape in (Shape.SCHEMA, Shape.SCHEMA_OR_FLAG, Shape.SCHEMA_OR_SCHEMAS):
+                add(value, keyword)
+        return found
+
+    def _entered(self, schema: Schema) -> Schema:
+        """Return the schema with the address and dialect that its own identifier gives it, its names noted."""
+        value, dialect = schema.value, schema.dialect
+        if not isinstance(value, Mapping):
+            return schema
+        is_checked = schema.is_format_checked
+        identifier = value.get(dialect.id_keyword)
+        is_hidden = dialect.is_ref_alone and isinstance(value.get("$ref"), str)
+        base = schema.base
+        if isinstance(identifier, str) and not is_hidden:
+            if schema.path and "$schema" in value and not dialect.is_ref_alone:
+                found = dialect_of(value["$schema"])
+                if isinstance(found, str):
+                    self.problems.append(schema.document.problem((*schema.path, "$schema"), found))
+                else:
+                    dialect, is_checked = found, found.is_ref_alone
+            try:
+                base = self._named(schema, identifier)
+            except ReferenceFaultError as error:
+                self.problems.append(schema.document.problem((*schema.path, dialect.id_keyword), str(error)))
+        elif schema.path and "$schema" in value and dialect_of(value["$schema"]) is not dialect:
+            self.problems.append(
+                schema.document.problem((*schema.path, "$schema"), "$schema belongs to the top of a document")
+            )
+        schema = Schema(value, schema.document, schema.path, base, dialect, is_checked)
+        if base != "" and isinstance(identifier, str) and not is_hidden:
+            self._note_resource(schema, identifier)
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            name = value.get(keyword)
+            if keyword in dialect.keywords and isinstance(name, str):
+                self._note_anchor(schema, name, keyword)
+                if keyword == "$dynamicAnchor":
+                    self._dynamic.setdefault(base, {})[name] = schema
+        if "$recursiveAnchor" in dialect.keywords and value.get("$recursiveAnchor") is True:
+            self._dynamic.setdefault(base, {})[""] = schema
+        return schema
+
+    def _named(self, schema: Schema, identifier: str) -> str:
+        """Return the base address that an identifier makes."""
+        head, fragment = split(resolve(schema.base, identifier))
+        if fragment and not schema.dialect.is_ref_alone:
+            raise ReferenceFaultError(f"{schema.dialect.id_keyword} must have no fragment; use $anchor for a name")
+        return head
+
+    def _note_resource(self, schema: Schema, identifier: str) -> None:
+        fragment = split(identifier)[1]
+        if not identifier.startswith("#"):
+            known = self._resources.get(schema.base)
+            if known is None or known.key == schema.key:
+                self._resources[schema.base] = schema
+            else:
+                self._twice(schema, schema.dialect.id_keyword, schema.base)
+        if not schema.path:
+            self._resources[schema.document.uri] = schema
+        if fragment and schema.dialect.is_ref_alone:
+            self._note_anchor(schema, fragment, schema.dialect.id_keyword)
+
+    def _note_anchor(self, schema: Schema, name: str, keyword: str) -> None:
+        known = self._anchors.setdefault((schema.base, name), schema)
+        if known.key != schema.key:
+            self._twice(schema, keyword, name)
+
+    def _twice(self, schema: Schema, keyword: str, name: str) -> None:
+        self.problems.append(
+            schema.document.problem(
+                (*schema.path, keyword), f"{keyword} {name[:80]} is there twice; a name means one schema"
+            )
+        )
+
+
+def refuse_address(uri: str) -> ReferenceFaultError:
+    """Return the error for an address that is not under the schema root."""
+    uri = uri.removeprefix(ROOT[:-1])
+    for dialect in DIALECTS:
+        if uri == dialect.uri or uri.startswith(dialect.uri.rpartition("/")[0] + "/meta/"):
+            return ReferenceFaultError(
+                f"the reference resolves to {uri[:200]}, the meta-schema of {dialect}, which is not available"
+            )
+    return ReferenceFaultError(
+        f"the reference resolves to {uri[:200]}: remote references are never followed; refer to a part of the same "
+        "document (#/$defs/name) or to a file under the schema root by its relative path, and leave out an $id "
+        "that makes a relative path remote"
+    )
+
+
+def _shown(resource: str, root: Schema) -> str:
+    return f"{root.document.name}" if resource == root.document.uri else resource[:120]
+
+
+def _size_fault(value: Json) -> tuple[tuple[str, ...], str] | None:
+    """Say what makes a document too large, or not plain data, before anything walks it by recursion."""
+    count = 0
+    stack: list[tuple[Json, tuple[str, ...]]] = [(value, ())]
+    while stack:
+        item, path = stack.pop()
+        count += 1
+        if len(path) > MAX_DEPTH:
+            return path[:3], f"too deeply nested: more than {MAX_DEPTH} levels; move parts to $defs and refer to them"
+        if count > MAX_NODES:
+            return (), f"too large: more than {MAX_NODES} values"
+        if isinstance(item, Mapping):
+            for name, below in item.items():
+                if not isinstance(name, str):
+                    return path, f"a key must be a string, not {type(name).__name__}; quote it"
+                stack.append((below, (*path, name)))
+        elif isinstance(item, (list, tuple)):
+            stack.extend((below, (*path, str(index))) for index, below in enumerate(item))
+    return None
