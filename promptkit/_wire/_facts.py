@@ -1,8 +1,8 @@
 """What an error body says, read out of any of the shapes in use.
 
 Guarantees: `read_error` takes any JSON value and returns; nothing that echoes the caller's input (FastAPI's
-``input``, OpenRouter's ``flagged_input``) is read. Its texts
-are the server's own: clean them before they are shown. Pure.
+``input``, OpenRouter's ``flagged_input``) is read. Its texts are the server's own: clean them before they are
+shown. Pure.
 
 Sources: the error references of OpenAI, Azure OpenAI, OpenRouter, Groq, Google's OpenAI endpoint, vLLM,
 llama.cpp, Ollama and FastAPI.
@@ -21,6 +21,8 @@ from promptkit._fields import Json, describe
 
 _DEEPEST = 6
 """How many levels of nesting are read; two are in use."""
+_LONGEST = 400
+"""Characters of a name that are kept: more than any name has, and room for `clean` to find a whole key in."""
 
 
 @define
@@ -55,9 +57,9 @@ class ErrorFacts:
         """Note a code, type or state; the first main one gives ``code``, and the first HTTP status ``number``."""
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value)[:80].strip():
+        if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value)[:_LONGEST].strip():
             return
-        name = str(value)[:80].strip()
+        name = str(value)[:_LONGEST].strip()
         self.names.add(name.lower())
         if is_main and self.code is None:
             self.code = name
@@ -122,9 +124,9 @@ def _collect_object(node: Mapping[str, Json], facts: ErrorFacts, depth: int) -> 
         _collect(node.get(name), facts, depth + 1)
     status = node.get("status")
     if isinstance(status, str) and status.isupper():  # Google's INVALID_ARGUMENT says more than its 400
-        facts.add_words(status[:80])
+        facts.add_words(status[:_LONGEST])
     if facts.param is None and isinstance(node.get("param"), str):
-        facts.param = node["param"][:80]
+        facts.param = node["param"][:_LONGEST]
     if isinstance(node.get("failed_generation"), str):
         facts.failed_generation = node["failed_generation"]
     metadata = node.get("metadata")
@@ -143,10 +145,10 @@ def _collect_metadata(metadata: Mapping[str, Json], facts: ErrorFacts, depth: in
     """Read OpenRouter's ``metadata``; its ``flagged_input`` has the caller's own text, and is left alone."""
     provider = metadata.get("provider_name")
     if isinstance(provider, str):
-        facts.provider = provider[:80]
+        facts.provider = provider[:_LONGEST]
     reasons = metadata.get("reasons")
     if isinstance(reasons, list):
-        facts.reasons += [reason[:80] for reason in reasons[:10] if isinstance(reason, str)]
+        facts.reasons += [reason[:_LONGEST] for reason in reasons[:10] if isinstance(reason, str)]
     raw = metadata.get("raw")
     if isinstance(raw, str):
         with suppress(ValueError, RecursionError):  # plain words, then
@@ -159,7 +161,7 @@ def filter_reasons(results: Json) -> list[str]:
     if not isinstance(results, Mapping):
         return []
     return [
-        f"{str(category)[:80]} {str(result.get('severity') or '')[:40]}".strip()
+        f"{str(category)[:_LONGEST]} {str(result.get('severity') or '')[:40]}".strip()
         for category, result in list(results.items())[:20]
         if isinstance(result, Mapping) and result.get("filtered") is True
     ]
