@@ -59,10 +59,11 @@ def parse_json(text: str) -> Json:
     if len(text) > MAX_CHARS:
         raise UnsafeJsonError(Issue("", "json", f"longer than {MAX_CHARS:,} characters", "a shorter answer"))
     body = text.strip(_WHITE_SPACE)
-    if body.count("[") + body.count("{") > MAX_DEPTH and body[0] in "[{" and _is_too_deep(body):
+    lists = body.count("[")
+    if lists + body.count("{") > MAX_DEPTH and body[0] in "[{" and _is_too_deep(body):
         raise UnsafeJsonError(_TOO_DEEP)
     try:
-        value, end = _STRICT.raw_decode(body)
+        value, end = (_STRICT if lists else _STRICT_WITHOUT_LISTS).raw_decode(body)
         if type(value) is list:
             value = _frozen_list(value)
     except json.JSONDecodeError as exc:
@@ -97,7 +98,14 @@ def _frozen_list(items: list[Any]) -> FrozenList[Any]:
     return FrozenList(items)
 
 
-_set_item = dict.__setitem__  # FrozenDict refuses to be changed; here it is still being made
+def _object_without_lists(pairs: list[tuple[str, Any]]) -> FrozenDict[str, Any]:
+    made = FrozenDict(pairs)
+    if len(made) != len(pairs):
+        raise _FlawError
+    return made
+
+
+_set_item = dict.__setitem__  # FrozenDict refuses to be changed; in `_object` it is still being made
 
 
 def _object(pairs: list[tuple[str, Any]]) -> FrozenDict[str, Any]:
@@ -106,7 +114,7 @@ def _object(pairs: list[tuple[str, Any]]) -> FrozenDict[str, Any]:
         raise _FlawError
     for key, value in pairs:
         if type(value) is list:
-            _set_item(made, key, _frozen_list(value))
+            _set_item(made, key, FrozenList(value) if list not in map(type, value) else _frozen_list(value))
     return made
 
 
@@ -122,6 +130,9 @@ def _constant(name: str) -> float:
 
 
 _STRICT: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
+_STRICT_WITHOUT_LISTS: Final = json.JSONDecoder(
+    object_pairs_hook=_object_without_lists, parse_float=_float, parse_constant=_constant
+)
 
 _TOO_DEEP: Final = Issue(
     "", "json", f"nested too deeply: more than {MAX_DEPTH} lists and objects inside each other", "a flatter value"
