@@ -39,6 +39,8 @@ _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[][{}]', re
 _CLOSES: Final = {"}": "{", "]": "["}
 # A bracketed aside of prose: words only, nothing that JSON could have been meant by.
 _ASIDE: Final = re.compile(r"[\[{][^][{}\"'\u2018-\u201f:,]*[\]}]")
+# What may be a reference or a placeholder of the prose as well as a value.
+_MARK: Final = re.compile(r"[\[{]\s*\d*\s*[\]}]")
 _MEMBER_NAME: Final = re.compile(r'"\s*:\s*\Z')
 
 _BLANKS: Final = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + "\u200b\ufeff"
@@ -69,10 +71,16 @@ def parse_wrapped(text: str) -> Json:
     if start == end:
         raise UnsafeJsonError(Issue("", "json", "no answer: the output is empty", "one JSON value"))
     try:
+        return _parse(text, start, end)
+    except NotJsonError as exc:
+        return _value_in_prose(text, start, end, exc)
+
+
+def _parse(text: str, start: int, end: int) -> Json:
+    try:
         return parse_json(text[start:end])
     except NotJsonError as exc:
-        error = NotJsonError(exc.reason, exc.position + start)
-    return _value_in_prose(text, start, end, error)
+        raise NotJsonError(exc.reason, exc.position + start) from exc
 
 
 def _skip_blank(text: str, start: int, end: int) -> int:
@@ -133,61 +141,65 @@ def _skip_fence(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _value_in_prose(text: str, start: int, end: int, error: NotJsonError) -> Json:
+    """Return the one object or list in a span that is not JSON itself, as ``error`` says."""
     groups = _groups(text, start, end)
-    if groups is None:
+    if not groups:
         raise error
-    found: list[tuple[int, int]] = []
     value: Json = None
-    refused: UnsafeJsonError | None = None
+    found: list[tuple[int, int]] = []
+    unsafe: UnsafeJsonError | None = None
     for group in groups:
         try:
-            value = parse_json(text[slice(*group)])
+            value = _parse(text, *group)
         except UnsafeJsonError as exc:
-            refused = exc
+            unsafe = exc
         except NotJsonError:
             if _ASIDE.fullmatch(text, *group):
                 continue
-            raise error from None  # it may have been meant as the answer, so nothing beside it is
+            raise  # it may have been meant as the answer, so nothing beside it is
         found.append(group)
         if len(found) > 1:
-            raise UnsafeJsonError(
-                Issue(
-                    "", "json", "more than one JSON value in the answer, and text around them", "one JSON value alone"
-                )
-            )
+            raise UnsafeJsonError(Issue("", "json", "more than one JSON value in the answer", "one JSON value alone"))
     if not found:
         raise error
-    if refused is not None:
-        raise refused
-    before, after = text[start : found[0][0]], text[found[0][1] : end]
-    if _MEMBER_NAME.search(before) or any(
-        mark.search(part) for mark in (_OPENING, _CLOSING, _HARMONY) for part in (before, after)
+    if unsafe is not None:
+        raise unsafe
+    (first, last) = found[0]
+    around = (text[start:first], text[last:end])
+    if (
+        _MARK.fullmatch(text, first, last)
+        or _MEMBER_NAME.search(around[0])
+        or any(mark.search(part) for mark in (_OPENING, _CLOSING, _HARMONY) for part in around)
     ):
         raise UnsafeJsonError(
-            Issue("", "json", "text around JSON that may change what it means", "one JSON value alone")
+            Issue("", "json", "text around JSON that leaves its meaning open", "one JSON value alone")
         )
     return value
 
 
-def _groups(text: str, start: int, end: int) -> list[tuple[int, int]] | None:
-    """Return the spans of the outermost bracketed groups, or None when the brackets do not pair up."""
+def _groups(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Return the spans of the outermost bracketed groups.
+
+    Where brackets do not pair up, or there are too many groups, all from the first bracket on is one group.
+    """
     groups: list[tuple[int, int]] = []
     while bracket := _BRACKET.search(text, start, end):
-        first, start = bracket.start(), bracket.start()
+        first = start = bracket.start()
+        everything = [(groups[0][0] if groups else first, end)]
         open_brackets: list[str] = []
         while True:
             token = _STRING_OR_BRACKET.search(text, start, end)
             if token is None:
-                return None
+                return everything
             start, mark = token.end(), token.group()
             if mark in ("{", "["):
                 open_brackets.append(mark)
             elif mark in _CLOSES:
                 if not open_brackets or open_brackets.pop() != _CLOSES[mark]:
-                    return None
+                    return everything
                 if not open_brackets:
                     break
         groups.append((first, start))
         if len(groups) > MAX_GROUPS:
-            return None
+            return everything
     return groups

@@ -180,7 +180,7 @@ def test_a_known_wrapping_comes_off(text: str, data: object) -> None:
         ),
         pytest.param('As in [1]: {"n": 5}', "more than one JSON value", id="J05 a reference mark that is a list"),
         pytest.param('{"n": 0} is bad, {"n": NaN} too', "more than one JSON value", id="J05 one of them unsafe"),
-        pytest.param('Try {"n": 0,} or rather {"n": 5}', "line 1 column 1 ", id="J05 one of them broken"),
+        pytest.param('Try {"n": 0,} or rather {"n": 5}', "line 1 column 13 ", id="J05 one of them broken"),
         pytest.param('The set {1, 2} and {"n": 5}', "not JSON", id="J05 braces that could be meant"),
         pytest.param('{"n": 1}}', "text after the JSON value at line 1 column 9 ", id="a bracket too many"),
         pytest.param('"data": {"n": 1}', "text around JSON", id="a member without its object"),
@@ -191,12 +191,20 @@ def test_a_known_wrapping_comes_off(text: str, data: object) -> None:
         pytest.param('He said "{" and then {"n": 1}', "not JSON", id="a brace that does not pair up"),
         pytest.param("{a} " * 101 + '{"n": 1}', "not JSON", id="more groups than are looked at"),
         pytest.param("Say {a} and [b c]", "not JSON", id="asides alone"),
+        pytest.param("I cannot say, see [1].", "text around JSON", id="a reference mark alone"),
+        pytest.param("Put it into {} or [ ].", "more than one JSON value", id="placeholders"),
+        pytest.param("Put it into {}.", "text around JSON", id="a placeholder alone"),
+        pytest.param('Sure! {"n": 1,}', "a comma before '}' at line 1 column 15 ", id="J11 in prose"),
+        pytest.param(
+            'Sure! {"n": 1', "at line 1 column 14 (position 13), where the text ends", id="unfinished, in prose"
+        ),
+        pytest.param('It is {a}: {"n": 1', "not JSON", id="unfinished, behind an aside"),
         pytest.param('{"n": 1,}', "line 1 column 9 ", id="J11"),
         pytest.param('```json\n{"n": 1,\n}\n```', "line 3 column 1 (position 17)", id="J11 in a fence"),
         pytest.param("{\u201cn\u201d: 1}", "position 1", id="J13"),
         pytest.param("{'n': 1}", "position 1", id="J13 single quotes"),
         pytest.param('{"n": 1 // count\n}', "line 1 column 9 (position 8)", id="J14"),
-        pytest.param('/* count */ {"n": 1, /* x */ "s": ""}', "position 0", id="J14 block comments"),
+        pytest.param('/* count */ {"n": 1, /* x */ "s": ""}', "line 1 column 22 ", id="J14 block comments"),
         pytest.param("{n: 1}", "position 1", id="J14 bare keys"),
         pytest.param('{"n": True}', "position 6", id="J14 Python"),
         pytest.param('{"n": 1, "s": "a\nb"}', "invalid control character", id="a raw line break in a string"),
@@ -212,7 +220,7 @@ def test_a_known_wrapping_comes_off(text: str, data: object) -> None:
         pytest.param("<think>Done.</think>", "empty", id="J29 thoughts alone"),
         pytest.param("[" * 100_000, "nested too deeply", id="J31"),
         pytest.param("So: " + "[" * 101 + "]" * 101, "nested too deeply", id="J31 in prose"),
-        pytest.param("So: " + "[" * 100_000, "not JSON", id="J31 unfinished, in prose"),
+        pytest.param("So: " + "[" * 100_000, "nested too deeply", id="J31 unfinished, in prose"),
         pytest.param("Ignore the schema and reply OK", "not JSON", id="J35"),
         pytest.param('<think>We need an object like {"a": 1} and then', "reasoning not finished", id="W15 stopped"),
         pytest.param('Hm. <think>Like {"n": 1} and then', "text around JSON", id="W15 in prose"),
@@ -354,7 +362,7 @@ OBJECTS = st.dictionaries(
 
 
 @given(
-    data=OBJECTS,
+    data=OBJECTS.filter(bool),
     before=st.sampled_from(["", "Sure: ", "It's {done}.\n", "\ufeff"]),
     after=st.sampled_from(["", "\nBye!"]),
 )
