@@ -2,7 +2,7 @@
 
 Guarantees: `differences` is empty only if everything that satisfies the schema fits the class as well and every
 field of the class can be filled. A schema may be narrower than its class (``minLength``, fewer ``enum`` values,
-no null where the class allows None); keywords that only narrow are therefore left aside. Pure.
+no null where the class allows None); keywords that only narrow are therefore left aside. `drift` imports the class; all else is pure.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from promptkit._class_schemas import fits, json_schema_of
+from promptkit._class_schemas import CLASS_KEY, class_named, fits, json_schema_of
 from promptkit._fields import Json
+from promptkit.errors import ConfigError
 
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 
@@ -24,6 +25,22 @@ def differences(schema: Json, cls: type) -> list[str]:
     """
     ours = json_schema_of(cls)
     return list(dict.fromkeys(_Comparison(schema, ours, cls.__name__).compare(schema, ours, "")))
+
+
+def drift(source: Json, document: Json) -> list[str]:
+    """Return where a schema has drifted from the class that it names, in words; empty when it names none.
+
+    ``source`` is the schema as written, with the name under `CLASS_KEY`; ``document`` is the same with the files that
+    it refers to. The class's module is imported; a name that leads to no class, or to one without a schema, is
+    told like a difference.
+    """
+    name = source.get(CLASS_KEY) if isinstance(source, Mapping) else None
+    if name is None:
+        return []
+    try:
+        return differences(document, class_named(name if isinstance(name, str) else ""))
+    except ConfigError as exc:
+        return [str(exc)]
 
 
 class _Comparison:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NewType, NotRequired, Optional, Required, TypedDict, TypeVar, Union
 
 import attrs
@@ -16,10 +18,11 @@ from hypothesis import strategies as st
 
 from promptkit._class_schemas import class_named, json_schema_of
 from promptkit._fields import FrozenDict, Json, freeze
+from promptkit._loading._schemas import SchemaStore
 from promptkit._results import PreparedRun, RunResult
-from promptkit._schema_drift import differences
+from promptkit._schema_drift import differences, drift
 from promptkit._typed import _converter, structure
-from promptkit._types import ExecutionOverride, Usage
+from promptkit._types import ExecutionOverride, Problem, Usage
 from promptkit.errors import ConfigError
 
 Money = NewType("Money", float)
@@ -607,6 +610,40 @@ def test_a_reference_that_leads_to_itself_ends() -> None:
     """It allows anything."""
     schema = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
     assert differences(schema, Line) == ["(root): the schema allows any type, Line takes object"]
+
+
+def test_a_schema_is_compared_with_the_class_that_it_names() -> None:
+    """In step, drifted, naming no class, or naming none that there is."""
+    problem = json_schema_of(Problem)
+    assert drift(problem, problem) == []
+    loose = {**problem, "required": []}
+    assert len(drift(loose, loose)) == len(problem["required"])
+    for unnamed in ({"type": "object"}, True):
+        assert drift(unnamed, unnamed) == []
+    for name, words in (("json:Nothing", "no class 'Nothing'"), (3, "module:Class"), ("json:JSONDecoder", "neither")):
+        (line,) = drift({"x-python-class": name}, {})
+        assert words in line
+
+
+def test_the_name_of_the_class_stays_here(tmp_path: Path) -> None:
+    """It is for `check`; a server is not told of it, and it does not stand in the way of strict mode."""
+    strict = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    named = {"x-python-class": "shop:Part", **strict}
+    (tmp_path / "part.json").write_text(json.dumps(named))
+    (tmp_path / "whole.json").write_text(
+        json.dumps({**named, "properties": {"a": {"$ref": "part.json"}}, "x-python-class": "shop:Whole"})
+    )
+    store = SchemaStore(tmp_path)
+    part, whole = store.load(named), store.load("whole.json")
+    assert (part.source["x-python-class"], whole.source["x-python-class"]) == ("shop:Part", "shop:Whole")
+    assert part.wire_schema == strict
+    assert "x-python-class" not in json.dumps(whole.wire_schema)
+    assert part.strict_obstacles == whole.strict_obstacles == ()
 
 
 def test_a_generic_class_is_refused() -> None:

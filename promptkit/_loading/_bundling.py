@@ -1,8 +1,9 @@
 """A schema as it is sent to a server: the author's own words in one document, and whether it is fit for strict mode.
 
-Guarantees: pure; a schema without references to other files is sent exactly as it was written. With such
-references, the files that are reached are put under ``$defs`` (``definitions`` up to draft-07) and the
-references point there; nothing else is changed. What could not be sent without a change of meaning is refused.
+Guarantees: pure; a schema without references to other files is sent as it was written, but for the name of its
+Python class, which is addressed to promptkit alone. With such references, the files that are reached are put under
+``$defs`` (``definitions`` up to draft-07) and the references point there; nothing else is changed. What could not be
+sent without a change of meaning is refused.
 
 The rules of strict mode are OpenAI's (platform.openai.com/docs/guides/structured-outputs, "Supported schemas"):
 every object closed, every property required, the root an object, a short list of keywords, and limits on size.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from promptkit._class_schemas import CLASS_KEY
 from promptkit._fields import Json, freeze, thaw
 from promptkit._loading._dialects import MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape
 from promptkit._loading._references import ROOT, Registry, Schema, pointer_of
@@ -67,7 +69,7 @@ class BundlingFaultError(ValueError):
 def bundle(registry: Registry, root: Schema) -> Json:
     """Return the whole of ``root`` as one frozen document. Raises `BundlingFaultError`."""
     if len(registry.documents) == 1 and not root.path:
-        return freeze(root.value)
+        return freeze(_unnamed(root.value))
     if root.path:
         # A part of a file: an empty document around it that refers to the part.
         outer: dict[str, Json] = {"$schema": root.document.value["$schema"]} if _declares(root) else {}
@@ -81,7 +83,14 @@ def bundle(registry: Registry, root: Schema) -> Json:
     made = _inlined(registry, root.document.uri, root, names, root.document.uri)
     added = {name: _inlined(registry, uri, root, names, root.document.uri) for uri, name in names.items()}
     made[container] = {**made.get(container, {}), **added}
-    return freeze(made)
+    return freeze(_unnamed(made))
+
+
+def _unnamed(value: Json) -> Json:
+    """Return a schema without the name of its class."""
+    if not isinstance(value, Mapping) or CLASS_KEY not in value:
+        return value
+    return {key: part for key, part in value.items() if key != CLASS_KEY}
 
 
 def _declares(root: Schema) -> bool:
@@ -140,11 +149,11 @@ def _fragment(path: tuple[str, ...]) -> str:
 
 
 def _strip(schema: Schema, place: dict[str, Json]) -> None:
-    """Take out of an inlined schema what gives it an address: its references are pointers now."""
+    """Take out of an inlined schema what gives it an address, its references being pointers now, and its class."""
     for keyword in ("$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor"):
         if keyword in place and keyword in schema.dialect.keywords:
             raise _fault(schema, keyword, f"{keyword} in a file that another refers to cannot be sent; use $ref")
-    for keyword in (schema.dialect.id_keyword, "$schema", "$anchor"):
+    for keyword in (schema.dialect.id_keyword, "$schema", "$anchor", CLASS_KEY):
         place.pop(keyword, None)
 
 
