@@ -2,7 +2,8 @@
 
 Guarantees: `differences` is empty only if everything that satisfies the schema fits the class as well and every
 field of the class can be filled. A schema may be narrower than its class (``minLength``, fewer ``enum`` values,
-no null where the class allows None); keywords that only narrow are therefore left aside. `drift` imports the class; all else is pure.
+no null where the class allows None); keywords that only narrow are therefore left aside. Pure, but for the import
+of the class in `drift`.
 """
 
 from __future__ import annotations
