@@ -12,6 +12,14 @@ MAX_SHOWN: Final = 40
 """Most characters of a value that a message shows."""
 
 
+_OTHER_MARKS: Final = (
+    (b"\xff\xfe\x00\x00", "UTF-32"),  # before UTF-16, whose mark it begins with
+    (b"\x00\x00\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+)
+
+
 class TextFaultError(Exception):
     """Bytes are not the text they should be. ``offset`` counts bytes from 0; ``line``, ``column`` from 1."""
 
@@ -24,7 +32,7 @@ class TextFaultError(Exception):
 
 def decode_text(data: bytes) -> str:
     """Return UTF-8 bytes as text, a byte order mark dropped. Raises `TextFaultError`; never shows the content."""
-    for mark, encoding in ((b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"), (b"\x00\x00\xfe\xff", "UTF-32")):
+    for mark, encoding in _OTHER_MARKS:
         if data.startswith(mark):
             raise TextFaultError(f"not UTF-8: the file is {encoding}; save it as UTF-8", 0, 1, 1)
     if _is_bare_utf16(data):
