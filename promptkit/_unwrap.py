@@ -164,7 +164,7 @@ def _value_in_prose(text: str, start: int, end: int, error: NotJsonError) -> Jso
         raise error
     if unsafe is not None:
         raise unsafe
-    (first, last) = found[0]
+    first, last = found[0]
     around = (text[start:first], text[last:end])
     if (
         _MARK.fullmatch(text, first, last)
