@@ -14,6 +14,7 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = ["lint", "tests", "docs"]
+nox.options.default_venv_backend = "virtualenv"  # with pip in it, also where uv is installed
 nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
 
