@@ -29,15 +29,18 @@ if TYPE_CHECKING:
     from promptkit._sockets import Exchange
 
 _PIECE_BYTES: Final = 65536
+_SHOWN_CHARACTERS: Final = 200
+_IS_IT_TLS: Final = "does the server speak https on this port?"
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PROXY_STATUSES_WORTH_A_RETRY: Final = frozenset({408, 429, 502, 503, 504})
 
-_DOING: Final = {
+DOING: Final = {
     "connect": "connecting",
     "send": "sending the request",
     "first byte": "waiting for the first byte",
     "body": "reading the answer",
 }
+"""What an exchange is doing in each phase, for messages."""
 
 _tunnel_status: Final = re.compile(r"Tunnel connection failed: (\d+)").match
 
@@ -100,13 +103,14 @@ class Place:
         return f"; if it needs no proxy, add {self.host} to NO_PROXY, or set proxy: none in the profile"
 
 
-def shown(url: str) -> str:
-    """Return an address without what may be secret in it: user, password, query and fragment."""
+def shown(url: str, *, base: str = "") -> str:
+    """Return an address, resolved against ``base``, without what may be secret in it: user, password, query."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(urljoin(base, url))
     except ValueError:
-        return "?"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+        return "an address that cannot be read"
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+    return address[:_SHOWN_CHARACTERS]
 
 
 class TooLargeError(Exception):
@@ -122,7 +126,7 @@ def check_head(response: http.client.HTTPResponse, place: Place, exchange: Excha
         raise http.client.IncompleteRead(b"")
     location = response.headers.get("location")
     if response.status in _REDIRECTS and location is not None:
-        there = shown(urljoin(place.url, location))
+        there = shown(location, base=place.url)
         raise ProviderError(
             f"{place} redirects to {there} (HTTP {response.status}), which is not followed, since the key would go "
             "along; if that is the right address, make it the endpoint",
@@ -226,7 +230,7 @@ def timed_out(place: Place, exchange: Exchange, *, timeout_s: float, connect_s: 
         return TransportTimeoutError(f"{place}: no connection {limit}{place.cure}", phase="connect", is_retryable=True)
     spent = ", ".join(f"{phase} {seconds:.3f} s" for phase, seconds in exchange.timings.items())
     return TransportTimeoutError(
-        f"{place}: no whole answer {limit}; it ended while {_DOING[exchange.phase]} ({spent})", phase=exchange.phase
+        f"{place}: no whole answer {limit}; it ended while {DOING[exchange.phase]} ({spent})", phase=exchange.phase
     )
 
 
@@ -240,10 +244,10 @@ def connect_error(error: Exception, place: Place) -> TransportError:
             "name its file with ca_bundle, or in REQUESTS_CA_BUNDLE"
         )
     elif isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        reason = "the connection was closed during the TLS handshake"
+        reason = f"the connection was closed during the TLS handshake; {_IS_IT_TLS}"
     elif isinstance(error, ssl.SSLError):
         is_retryable = False
-        reason = f"no TLS connection ({error.reason or error}); does the server speak https on this port?"
+        reason = f"{getattr(error, 'reason', None) or error}; {_IS_IT_TLS}"
     elif isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
         reason = "temporary failure in looking up its name"
     elif isinstance(error, socket.gaierror):

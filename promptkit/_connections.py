@@ -10,6 +10,7 @@ This module alone imports requests and urllib3.
 from __future__ import annotations
 
 import collections
+import functools
 import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +22,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, LocationParseError
 from urllib3.util import parse_url
 
-from promptkit._sockets import BoundedSocket, Exchange, Line, connect
+from promptkit._sockets import BoundedSocket, Exchange, Line, connect, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ IDLE_S: Final = 55.0
 """Seconds after which an idle connection is not used again: load balancers commonly forget them at 60."""
 
 _PIECE_BYTES: Final = 65536
+_SOCKS_PORT: Final = 1080
 
 USUAL_AUTHORITIES: Final = DEFAULT_CA_BUNDLE_PATH
 """The file of authorities that requests trusts."""
@@ -53,7 +55,7 @@ class _Bounded:
     """What makes a urllib3 connection bounded and interruptible: its sockets are ours."""
 
     exchange: Exchange
-    line: Line | None = None
+    line: Line  # from the moment it is connected; an exchange armed to this connection says that it is
     is_reused = False
     idle_since = 0.0
 
@@ -95,6 +97,61 @@ class _SecureConnection(_Bounded, HTTPSConnection):
     pass
 
 
+class _Socks(_Bounded):
+    """The same through a SOCKS proxy: PySocks talks to it, over a bounded socket that is connected already."""
+
+    def __init__(self, _socks_options: Mapping[str, Any], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._socks_options = _socks_options
+
+    def _new_conn(self) -> BoundedSocket:
+        options, host = self._socks_options, self._dns_host.strip("[]")
+        if not options["rdns"]:
+            host = look_up(host, self.port, self.exchange)[0][4][0]
+        sock = connect(options["proxy_host"].strip("[]"), options["proxy_port"] or _SOCKS_PORT, self.exchange)
+        self.line = sock.line
+        negotiating = _socks_socket()(sock.family, sock.type, sock.proto, fileno=sock.detach())
+        try:
+            negotiating.line = self.line
+            negotiating.set_proxy(
+                options["socks_version"],
+                options["proxy_host"],
+                options["proxy_port"],
+                options["rdns"],
+                options["username"],
+                options["password"],
+            )
+            negotiating.connect((host, self.port))
+            sock = BoundedSocket(sock.family, sock.type, sock.proto, fileno=negotiating.detach())
+        finally:
+            negotiating.close()
+        sock.line = self.line
+        return sock
+
+
+@functools.cache
+def _socks_socket() -> Any:
+    """Return PySocks' socket, bounded; the package is optional and is imported when a proxy asks for it."""
+    import socks  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    class Connected(BoundedSocket):
+        def connect(self, address: Any) -> None:
+            """Stay connected to the proxy."""
+
+    class NegotiatingSocket(socks.socksocket, Connected):  # type: ignore[misc]
+        pass
+
+    return NegotiatingSocket
+
+
+class _SocksPlainConnection(_Socks, HTTPConnection):
+    pass
+
+
+class _SocksSecureConnection(_Socks, HTTPSConnection):
+    pass
+
+
 class _PlainPool(HTTPConnectionPool):
     ConnectionCls = _PlainConnection
 
@@ -103,8 +160,17 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
-Connection = _PlainConnection | _SecureConnection
+class _SocksPlainPool(HTTPConnectionPool):
+    ConnectionCls = _SocksPlainConnection
+
+
+class _SocksSecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SocksSecureConnection
+
+
+Connection = _PlainConnection | _SecureConnection | _SocksPlainConnection | _SocksSecureConnection
 _POOLS: Final = {"http": _PlainPool, "https": _SecurePool}
+_SOCKS_POOLS: Final = {"http": _SocksPlainPool, "https": _SocksSecurePool}
 
 
 class Adapter(HTTPAdapter):
@@ -114,13 +180,16 @@ class Adapter(HTTPAdapter):
         super().init_poolmanager(connections, maxsize, block, **options)
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
-    def pool_for(self, url: str, proxy: Proxy | None, context: ssl.SSLContext | None) -> _PlainPool | _SecurePool:
+    def pool_for(self, url: str, proxy: Proxy | None, context: ssl.SSLContext | None) -> HTTPConnectionPool:
         """Return the pool that makes connections to ``url``; ``context`` may be None when there is no TLS."""
         manager = self.poolmanager
-        if proxy is not None:
+        if proxy is not None and proxy.is_socks:
+            manager = self.proxy_manager_for(proxy.url)
+            manager.pool_classes_by_scheme = _SOCKS_POOLS
+        elif proxy is not None:
             manager = self.proxy_manager_for(proxy.url, proxy_ssl_context=context)
             manager.pool_classes_by_scheme = _POOLS
-        pool: _PlainPool | _SecurePool = manager.connection_from_url(url, pool_kwargs={"ssl_context": context})
+        pool: HTTPConnectionPool = manager.connection_from_url(url, pool_kwargs={"ssl_context": context})
         return pool
 
 
@@ -129,7 +198,7 @@ class Origin:
 
     __slots__ = ("_idle", "_is_retired", "_is_tunnelled", "_pool", "headers")
 
-    def __init__(self, pool: _PlainPool | _SecurePool, *, is_tunnelled: bool) -> None:
+    def __init__(self, pool: HTTPConnectionPool, *, is_tunnelled: bool) -> None:
         self._pool = pool
         self._is_tunnelled = is_tunnelled
         self._is_retired = False
@@ -188,8 +257,7 @@ class Origin:
         """Let go of the idle connections without shutting them down: they are a parent process's too."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.line is not None:
-                connection.line.handle.close()
+            connection.line.handle.close()
             connection.close()
 
     def _close_oldest(self) -> bool:
@@ -202,7 +270,7 @@ class Origin:
 
 def close(connection: Connection, *, is_ours: bool = True) -> None:
     """Close a connection for good; an interrupt that has its waker shuts it down itself."""
-    if is_ours and connection.line is not None:
+    if is_ours:
         connection.line.kill()
     connection.close()
 

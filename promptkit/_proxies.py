@@ -45,6 +45,11 @@ class Proxy:
     scheme: str
     label: str
 
+    @property
+    def is_socks(self) -> bool:
+        """True for a proxy that carries bytes and knows no HTTP."""
+        return self.scheme.startswith("socks")
+
     @classmethod
     def parse(cls, value: object, setting: str) -> Self:
         """Check a proxy's address; without a scheme it is an HTTP proxy."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import ipaddress
+import math
 import os
 import select
 import socket
@@ -56,8 +57,10 @@ class Stopped(Exception):  # noqa: N818 – control flow inside the transport: i
 class Exchange:
     """One request and its answer: when it must end, who may end it, and where its time goes.
 
-    ``connect_s`` bounds the connect phase alone, ``timeout_s`` the whole. Used by one thread;
-    `interrupt` alone may be called from others.
+    ``connect_s`` bounds the connect phase alone, ``timeout_s`` the whole. Used by one thread; `interrupt` alone may
+    be called from others. ``end`` is when the present phase must end, on ``time.monotonic()``; ``is_connect_bound``
+    says that the limit of the connect phase is what ends it; ``timings`` has the seconds of the phases gone by;
+    ``has_ended_stream`` says that the peer has closed since the present phase began.
     """
 
     __slots__ = (
@@ -70,6 +73,7 @@ class Exchange:
         "_whole_end",
         "end",
         "has_ended_stream",
+        "is_connect_bound",
         "is_interrupted",
         "phase",
         "timings",
@@ -83,18 +87,10 @@ class Exchange:
         self._is_token_bound = remaining is not None and remaining <= timeout_s
         self._whole_end = now + (timeout_s if remaining is None else min(timeout_s, remaining))
         self._connect_s = connect_s
-        self._since = now
         self._wakers: list[Callable[[], object]] = []
         self.is_interrupted = False
-        self.has_ended_stream = False
-        self.phase: Phase = "connect"
         self.timings: dict[str, float] = {}
-        self.end = min(self._whole_end, now + connect_s)
-
-    @property
-    def is_connect_bound(self) -> bool:
-        """True while the limit of the connect phase is what ends the exchange."""
-        return self.end < self._whole_end
+        self._begin("connect", now)
 
     @property
     def is_over(self) -> bool:
@@ -109,10 +105,14 @@ class Exchange:
         """Begin ``phase``; the time since the last change is the previous phase's."""
         now = time.monotonic()
         self.timings[self.phase] = self.timings.get(self.phase, 0.0) + now - self._since
-        self.phase = phase
+        self._begin(phase, now)
+
+    def _begin(self, phase: Phase, now: float) -> None:
+        self.phase: Phase = phase
         self._since = now
-        self.end = min(self._whole_end, now + self._connect_s) if phase == "connect" else self._whole_end
         self.has_ended_stream = False
+        self.is_connect_bound = phase == "connect" and now + self._connect_s < self._whole_end
+        self.end = now + self._connect_s if self.is_connect_bound else self._whole_end
 
     def wait_s(self) -> float:
         """Return how long the next operation may block, in seconds; raise `Stopped` when it may not."""
@@ -308,12 +308,14 @@ def connect(host: str, port: int, exchange: Exchange) -> BoundedSocket:
     Addresses are tried in the resolver's order, and share the time that is left. Raises what the look-up or
     the last address raised (OSError; UnicodeError for a name that cannot be one), or `Stopped`.
     """
-    addresses = _look_up(host, port, exchange)
+    addresses = look_up(host, port, exchange)
     failure = OSError(errno.EADDRNOTAVAIL, "the name has no address")
     for index, address in enumerate(addresses):
         now = time.monotonic()
+        untried = len(addresses) - index
+        share_end = now + (exchange.end - now) / untried if untried > 1 else math.inf
         try:
-            return _connect_one(address, exchange, now + (exchange.end - now) / (len(addresses) - index))
+            return _connect_one(address, exchange, share_end)
         except OSError as error:
             failure = error
     raise failure
@@ -360,7 +362,8 @@ def _wait_writable(sock: socket.socket, seconds: float) -> bool:
     return any(select.select([], [sock], [sock], seconds))  # pragma: no cover
 
 
-def _look_up(host: str, port: int, exchange: Exchange) -> list[tuple[Any, ...]]:
+def look_up(host: str, port: int, exchange: Exchange) -> list[tuple[Any, ...]]:
+    """Return the addresses of ``host``, as ``socket.getaddrinfo`` does; bounded and interruptible by ``exchange``."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

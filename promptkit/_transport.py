@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from promptkit._answers import (
+    DOING,
     Answer,
     Headers,
     Place,
@@ -45,6 +46,7 @@ from promptkit._answers import (
     too_large,
     unpack,
 )
+from promptkit._cancel import Registration
 from promptkit._connections import USUAL_AUTHORITIES, Adapter, Connection, Origin, close, parse_address
 from promptkit._proxies import Proxies, trusted_authorities
 from promptkit._sockets import Exchange, Stopped, check_patching, client_context
@@ -167,8 +169,9 @@ class Transport:
         route = self._routes.get((url, use_proxy)) or self._find_route(url, use_proxy=use_proxy)
         sent = self._check_headers(headers, route.origin)
         exchange = Exchange(cancel, timeout_s=timeout_s, connect_s=self._connect_s)
-        registration = cancel.on_cancel(exchange.interrupt)
+        registration = Registration(cancel, exchange.interrupt)
         try:
+            registration.add()
             return self._exchange(route, exchange, body, sent, max_bytes)
         except Stopped as stop:
             raise self._why_stopped(route.place, exchange, cancel, timeout_s) from stop.__cause__
@@ -201,7 +204,7 @@ class Transport:
         response: http.client.HTTPResponse | None = None
         is_kept = False
         try:
-            if connection.is_reused and connection.line is not None:
+            if connection.is_reused:
                 connection.line.attach(exchange)
             exchange.enter("send")
             try:
@@ -250,7 +253,7 @@ class Transport:
         """Return what ended the exchange: the token's error, or that the attempt's own time is up."""
         exchange.enter(exchange.phase)
         try:
-            cancel.raise_if_cancelled()
+            cancel.raise_if_cancelled(DOING[exchange.phase])
         except RunCancelledError as error:
             error.phase = exchange.phase
             return error
@@ -282,7 +285,8 @@ class Transport:
         if address.has_user:
             raise ConfigError(f"the address {shown(url)!r} holds a user name or a password; give the key as api_key")
         proxy = self._proxies.select(address.scheme, address.host, address.port) if use_proxy else None
-        is_forwarded = proxy is not None and address.scheme == "http" and not proxy.scheme.startswith("socks")
+        is_forwarded = proxy is not None and address.scheme == "http" and not proxy.is_socks
+        is_tunnelled = proxy is not None and address.scheme == "https" and not proxy.is_socks
         key = ("forward", proxy) if is_forwarded else (address.scheme, address.host, address.port, proxy)
         context = self._tls_context() if "https" in {address.scheme, proxy and proxy.scheme} else None
         with self._lock:
@@ -293,7 +297,7 @@ class Transport:
             origin = self._origins.get(key)
             if origin is None:
                 pool = self._adapter.pool_for(url, proxy, context)
-                origin = self._origins[key] = Origin(pool, is_tunnelled=proxy is not None and not is_forwarded)
+                origin = self._origins[key] = Origin(pool, is_tunnelled=is_tunnelled)
                 if self._is_closed:
                     origin.retire()
             route = self._routes[url, use_proxy] = _Route(
@@ -317,7 +321,7 @@ def _retire(origins: dict[tuple[object, ...], Origin]) -> None:
 _transports: Final[weakref.WeakSet[Transport]] = weakref.WeakSet()
 
 
-def _forget_all() -> None:
+def _forget_all() -> None:  # pragma: no cover – runs in forked children alone
     for transport in list(_transports):
         transport.after_fork()
 
@@ -329,5 +333,5 @@ if hasattr(os, "register_at_fork"):  # pragma: no branch – Windows does not fo
 def _version() -> str:
     try:
         return importlib.metadata.version("promptkit")
-    except importlib.metadata.PackageNotFoundError:
+    except importlib.metadata.PackageNotFoundError:  # pragma: no cover – a source tree that is not installed
         return "0"

@@ -12,8 +12,8 @@ is a function of the `Connection` and the `Received` request that writes to the 
 it may stay open. `Server.route` gives a path a script of its own.
 
 Guarantees: binds 127.0.0.1 alone; one thread a connection, all joined by `close`; no action outlives
-`close`, whatever it waits for. ``requests``, ``connections``, ``in_flight`` and ``peak`` are guarded by one
-condition; read them once the calls under test have returned, or through `wait_for`.
+`close`, whatever it waits for. ``requests``, ``connections``, ``open``, ``in_flight`` and ``peak`` are guarded by
+one condition; read them once the calls under test have returned, or through `wait_for`.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ class Connection:
             name = name.strip().lower()
             headers[name] = f"{headers[name]}, {value.strip()}" if name in headers else value.strip()
         if self.server.is_deaf:
+            self.server.note_deafened()
             self.hang()
             return None
         body = self.read(int(headers.get("content-length", 0)))
@@ -175,7 +176,8 @@ class Gate:
 class Server:
     """The server; see the module. ``tls`` is a context made by `Authority.server_context`.
 
-    ``is_deaf``: read no request body. ``handshake_hangs``: accept and never answer the TLS greeting.
+    ``handshake_hangs``: accept and never answer the TLS greeting. ``is_deaf``: read no request body and never
+    answer.
     """
 
     def __init__(
@@ -192,17 +194,19 @@ class Server:
         self.in_flight = 0
         self.peak = 0
         self.departures = 0
+        self.deafened = 0
+        self.open: set[socket.socket] = set()
         self.stopping = threading.Event()
         self._tls = tls
         self._handshake_hangs = handshake_hangs
         self._changed = threading.Condition()
         self._scripts: dict[str | None, list[Action]] = {None: list(actions)}
         self._closers: list[Callable[[], None]] = []
-        self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self.waker, self._wake = socket.socketpair()
-        self._listener = socket.create_server((host, 0), backlog=1024)
-        self.host = host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=1024)
+        self.host = f"[{host}]" if ":" in host else host
         self.port: int = self._listener.getsockname()[1]
         self._accepting = threading.Thread(target=self._accept, name="server-accept")
         self._accepting.start()
@@ -232,7 +236,7 @@ class Server:
     def close_idle(self) -> None:
         """Close every open connection from the server's side, as a server does with idle ones."""
         with self._changed:
-            connections = list(self._open)
+            connections = list(self.open)
         for connection in connections:
             _shut(connection)
 
@@ -272,12 +276,18 @@ class Server:
     def track(self, sock: socket.socket) -> None:
         """Close ``sock`` with the server."""
         with self._changed:
-            self._open.add(sock)
+            self.open.add(sock)
 
     def note_departure(self) -> None:
         """Count a client that left while its answer was held."""
         with self._changed:
             self.departures += 1
+            self._changed.notify_all()
+
+    def note_deafened(self) -> None:
+        """Count a request whose body is not read."""
+        with self._changed:
+            self.deafened += 1
             self._changed.notify_all()
 
     # ------------------------------------------------------------------ threads
@@ -290,7 +300,7 @@ class Server:
                 return
             with self._changed:
                 self.connections += 1
-                self._open.add(sock)
+                self.open.add(sock)
                 self._changed.notify_all()
             thread = threading.Thread(target=self._serve, args=(sock, self.connections), name="server-connection")
             self._threads.append(thread)
@@ -308,18 +318,21 @@ class Server:
                 sock = self._tls.wrap_socket(raw, server_side=True)
                 sock.settimeout(None)
                 with self._changed:
-                    self._open.discard(raw)
-                    self._open.add(sock)
-            connection = Connection(self, sock, number)
-            while (request := connection.read_request()) is not None and self._answer(connection, request):
-                pass
+                    self.open.discard(raw)
+                    self.open.add(sock)
+            self._converse(Connection(self, sock, number))
         except (OSError, ValueError):
             pass  # the client went away, or the server is being closed
         finally:
             with self._changed:
-                self._open.discard(raw)
-                self._open.discard(sock)
+                self.open.discard(raw)
+                self.open.discard(sock)
+                self._changed.notify_all()
             sock.close()
+
+    def _converse(self, connection: Connection) -> None:
+        while (request := connection.read_request()) is not None and self._answer(connection, request):
+            pass
 
     def _answer(self, connection: Connection, request: Received) -> bool:
         with self._changed:
@@ -335,6 +348,44 @@ class Server:
             with self._changed:
                 self.in_flight -= 1
                 self._changed.notify_all()
+
+
+class SocksServer(Server):
+    """A SOCKS 5 proxy (RFC 1928). ``targets`` has the ``host:port`` that were asked for, ``users`` who asked.
+
+    ``status`` is its answer to a request, 0 for "granted"; ``is_silent``: it never answers the greeting.
+    """
+
+    def __init__(self, *, status: int = 0, user: str | None = None, is_silent: bool = False) -> None:
+        self.targets: list[str] = []
+        self.users: list[str] = []
+        self._status = status
+        self._method = 2 if user else 0
+        self._is_silent = is_silent
+        super().__init__()
+
+    def _converse(self, connection: Connection) -> None:
+        _, methods = connection.read(2)
+        connection.read(methods)
+        if self._is_silent:
+            connection.hang()
+            return
+        connection.send(bytes([5, self._method]))
+        if self._method:
+            connection.read(1)
+            self.users.append(":".join(connection.read(connection.read(1)[0]).decode() for _ in range(2)))
+            connection.send(b"\x01\x00")
+        kind = connection.read(4)[3]
+        if kind == 3:
+            host = connection.read(connection.read(1)[0]).decode()
+        else:
+            family, size = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
+            host = socket.inet_ntop(family, connection.read(size))
+        port = int.from_bytes(connection.read(2))
+        self.targets.append(f"{host}:{port}")
+        connection.send(bytes([5, self._status, 0, 1, 0, 0, 0, 0, 0, 0]))
+        if not self._status:
+            connection.tunnel("127.0.0.1", port)
 
 
 def _shut(sock: socket.socket) -> None:
