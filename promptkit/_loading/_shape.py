@@ -78,8 +78,6 @@ class Range:
 
 def shown(node: Node) -> str:
     """Say what ``node`` is: the value itself where it is a number or a word, its kind otherwise."""
-    if node.is_empty:
-        return "nothing"
     if isinstance(node.value, str):
         return quote(node.value) if len(node.value) <= MAX_SHOWN else f"a string of {len(node.value)} characters"
     if isinstance(node.value, (bool, int, float)):
@@ -207,7 +205,7 @@ class Section:
         self.entries: Mapping[str, Node] = {}
         self.keys: Mapping[str, Place] = {}
         self.is_usable = False
-        if document is not None and item.node.style != "mapping":
+        if document is not None and item.node.style != "mapping" and not item.node.is_bad:
             got = "an empty file" if document.is_empty else describe(item.node.value)
             report.tell(self.place, f"expected a mapping of keys to values, got {got}")
             return

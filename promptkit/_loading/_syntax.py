@@ -43,7 +43,7 @@ _AT_PROBLEM: Final[tuple[tuple[str, str], ...]] = (
 
 def explain_syntax(lines: list[str], problem: str, place: Place, context: Place | None) -> tuple[Place, str]:
     """Return where an author should look and what to do about the parser's complaint."""
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
+    line = lines[place.line - 1]
     indent = line[: len(line) - len(line.lstrip(" \t"))]
     if "\t" in indent and place.column <= len(indent) + 1:
         return place, "a tab is used for indentation; use spaces"
@@ -64,8 +64,6 @@ def explain_syntax(lines: list[str], problem: str, place: Place, context: Place 
 
 def _dedented_block(lines: list[str], number: int) -> str | None:
     """Explain a line that is indented less than the first line of the block text it is meant to belong to."""
-    if number > len(lines):
-        return None
     line = lines[number - 1]
     indent = len(line) - len(line.lstrip(" "))
     if not line.strip():

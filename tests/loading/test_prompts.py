@@ -251,6 +251,16 @@ def test_mistakes_at_the_top_are_told(text: str, told: str) -> None:
     assert told in problem(text)
 
 
+def test_a_tagged_file_is_told_once() -> None:
+    """What is wrong with the whole is not told again of its kind."""
+    assert problem("!prompt\n" + MESSAGES).startswith('1:1: tag "!prompt" is not allowed')
+
+
+def test_the_number_of_problems_is_bounded() -> None:
+    """A file of another kind altogether does not make an endless message."""
+    assert len(problems("".join(f"k{number}: 1\n" for number in range(500)))) == 100
+
+
 def test_a_problem_of_the_reader_and_others_are_told_together() -> None:
     """A duplicate key does not hide an unknown one; nothing is told twice of one value."""
     found = problems(MESSAGES + "profile: 010\nprofile: a\nfoo: 1\nexecution: {max_tokens: !x 3, seed: .inf}\n")

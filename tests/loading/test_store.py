@@ -132,6 +132,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_used_is_a_document_error(tmp_path: Path) -> None:
     """A pipe, a folder, and a file that is too large have a name and are wrong."""
     os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     (tmp_path / "folder.yml").mkdir()
     with (tmp_path / "huge.yaml").open("wb") as stream:
         stream.truncate(200_000_000)
@@ -139,6 +140,7 @@ def test_a_file_that_cannot_be_used_is_a_document_error(tmp_path: Path) -> None:
     for name, told in (
         ("pipe", "pipe.yaml: it is not a regular file"),
         ("folder", "folder.yml: it is a folder"),
+        ("loop", "loop.yaml: it cannot be read: Too many levels of symbolic links"),
         ("huge", "huge.yaml: the file is larger than the limit of 1048576 bytes"),
     ):
         with pytest.raises(DocumentError) as caught:
