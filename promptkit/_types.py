@@ -319,6 +319,11 @@ class RunRequest:
 # --------------------------------------------------------------------------- what a model client is given
 
 
+def tuple_of_messages(value: Iterable[Message]) -> tuple[Message, ...]:
+    """Copy messages into a tuple; a converter by its own name, since the type of a bare ``tuple`` is lost."""
+    return tuple(value)
+
+
 @frozen(kw_only=True)
 class GenerateRequest:
     """One attempt as a model client sees it: complete, provider-neutral, without any capacity number.
@@ -328,7 +333,7 @@ class GenerateRequest:
     format, as ``json_object``, or in the ``prompt`` alone. ``timeout_s`` bounds the attempt, in seconds.
     """
 
-    messages: tuple[Message, ...] = field(converter=tuple)
+    messages: tuple[Message, ...] = field(converter=tuple_of_messages)
     endpoint: str
     model: str | None = None
     backend_id: str | None = None

@@ -44,8 +44,14 @@ for name in ("Lock", "RLock"):
     watch(threading, name)
 
 def opened(event, arguments):
-    if event in ("socket.__new__", "socket.connect", "socket.getaddrinfo", "subprocess.Popen"):
-        made.append(event)
+    if event not in ("socket.__new__", "socket.connect", "socket.getaddrinfo", "subprocess.Popen"):
+        return
+    caller = sys._getframe(1)
+    while caller.f_globals.get("__name__") == "socket":
+        caller = caller.f_back
+    # urllib3 makes one socket, without connecting it, to see whether this machine has IPv6.
+    if (event, caller.f_globals.get("__name__")) != ("socket.__new__", "urllib3.util.connection"):
+        made.append(f"{caller.f_globals.get('__name__')}:{caller.f_lineno} {event}")
 
 before = threading.active_count()
 sys.addaudithook(opened)
