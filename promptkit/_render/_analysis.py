@@ -5,6 +5,7 @@ Guarantees: pure; a fault is reported only where rendering would certainly fail 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
@@ -81,6 +82,11 @@ def find_faults(tree: nodes.Template, filters: Iterable[str], tests: Iterable[st
         Fault(node.lineno, "an inline if needs an else: {{ a if b else '' }}")
         for node in tree.find_all(nodes.CondExpr)
         if node.expr2 is None
+    ]
+    faults += [
+        Fault(node.lineno, "a number that is not finite")
+        for node in tree.find_all(nodes.Const)
+        if isinstance(node.value, float) and not math.isfinite(node.value)
     ]
     faults += [
         Fault(node.lineno, "nothing is escaped here, so {% autoescape %} has no meaning; use the filter e where needed")

@@ -8,6 +8,7 @@ Safe for any number of threads.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
@@ -26,6 +27,12 @@ from promptkit._types import Problem
 from promptkit.errors import DocumentError
 
 _RAW_HINT: Final = "; braces that are meant literally go between {% raw %} and {% endraw %}"
+
+_MAY_BE_TEXT: Final = re.compile(
+    "(expected token|missing end|unexpected (?!end)|encountered unknown tag|expected an expression|tag name expected)",
+    re.IGNORECASE,
+)
+"""Jinja's messages about braces that perhaps are none of a template's."""
 
 _TOO_DEEP: Final = (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError)
 """What Jinja's parser and Python's compiler raise for nesting that is too deep and numbers that are too long."""
@@ -141,5 +148,4 @@ class _Loader(BaseLoader):
 
 def _syntax_fault(exc: TemplateSyntaxError) -> Fault:
     message = (exc.message or "it cannot be parsed").rstrip(".")
-    ends_early = message.lower().startswith("unexpected end of template")
-    return Fault(exc.lineno, f"template: {message}" + ("" if ends_early else _RAW_HINT))
+    return Fault(exc.lineno, f"template: {message}" + (_RAW_HINT if _MAY_BE_TEXT.match(message) else ""))

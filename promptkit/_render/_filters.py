@@ -9,6 +9,7 @@ own spelling (``pprint``), and ``attr``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html
 import json
@@ -75,7 +76,7 @@ def printable(value: Any, path: str = "an item") -> str:
         raise TemplateFaultError(f"{path} is null; give it a value with |default('…'), or test it with 'is none'")
     if isinstance(value, Undefined):
         str(value)  # raises
-    if isinstance(value, (list, tuple, Mapping)):
+    if isinstance(value, (list, tuple, Mapping, range)):
         raise TemplateFaultError(f"{path} is {describe(value)}, which does not print; use |join(', ') or |tojson")
     if callable(value):
         raise TemplateFaultError(f"{path} is a function, which does not print; call it with ()")
@@ -130,7 +131,7 @@ def _bounded(name: str, function: Callable[..., Any], budget: Budget) -> Callabl
         _present(name, value)
         _charge(budget, value)
         _check_numbers(name, args[at + 1 :], kwargs)
-        result = function(*args, **kwargs)
+        result = _called(name, function, args, kwargs)
         if isinstance(result, Iterator):
             result = list(result)
             for item in result:
@@ -154,11 +155,19 @@ def _text(name: str, function: Callable[..., Any], budget: Budget) -> Callable[.
         _check_numbers(name, args[at + 1 :], kwargs)
         if name == "wordwrap" and len(value) > _MAX_WRAPPED_CHARS:
             raise TemplateFaultError(f"|wordwrap takes at most {_MAX_WRAPPED_CHARS} characters")
-        result = function(*args[:at], value, *args[at + 1 :], **kwargs)
+        result = _called(name, function, (*args[:at], value, *args[at + 1 :]), kwargs)
         _charge(budget, result)
         return result
 
     return text
+
+
+def _called(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, ValueError) as exc:
+        # the error's own text may hold a value
+        raise TemplateFaultError(f"|{name} cannot do this with what it was given ({type(exc).__name__})") from None
 
 
 def _check_numbers(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -278,26 +287,23 @@ def _integer(budget: Budget, value: Any, default: Any = _MISSING, base: int = 10
     """Return ``value`` as an integer; ``default``, where given, for what is none."""
     _present("int", value)
     _charge(budget, value)
-    try:
-        return int(value, base) if isinstance(value, str) else int(value)
-    except (TypeError, ValueError, OverflowError):
-        try:
-            return int(float(value))
-        except (TypeError, ValueError, OverflowError):
-            return _fall_back("int", "an integer", default)
+    for read in (lambda: int(value, base) if isinstance(value, str) else int(value), lambda: int(float(value))):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return read()
+    return _fall_back("int", "an integer", default)
 
 
 def _float(budget: Budget, value: Any, default: Any = _MISSING) -> Any:
     """Return ``value`` as a number; ``default``, where given, for what is none."""
     _present("float", value)
     _charge(budget, value)
-    try:
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
         return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return _fall_back("float", "a number", default)
+    return _fall_back("float", "a number", default)
 
 
 def _fall_back(name: str, wanted: str, default: Any) -> Any:
+    # not in an except clause: Python's own error, which shows the value, would be told as the context of this one
     if default is _MISSING:
         raise TemplateFaultError(f"|{name} was given what is not {wanted}; say what to use then, as in |{name}(0)")
     return default

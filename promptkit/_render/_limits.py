@@ -15,6 +15,8 @@ MAX_MADE_CHARS: Final = 10_000_000
 """Most characters that one message's rendering may make, in macros, variables and filters as well."""
 MAX_STEPS: Final = 500_000
 """Most loop rounds, calls and filtered items of one message's rendering."""
+FILE_STEPS: Final = 25
+"""Steps that including a file once is charged as; it costs about as much."""
 MAX_FILE_BYTES: Final = 1_000_000
 """Largest file that a template may include."""
 MAX_FILES: Final = 200

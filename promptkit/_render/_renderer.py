@@ -235,6 +235,8 @@ class Renderer:
 def _check_text(text: str) -> None:
     if len(text) > MAX_OUTPUT_CHARS:
         raise TemplateFaultError(f"the message is longer than {MAX_OUTPUT_CHARS} characters")
+    if "\0" in text:
+        raise TemplateFaultError("the text has a NUL in it")
     if not text.isascii():
         text.encode()  # raises for a lone surrogate that the template itself has written
 
@@ -273,6 +275,8 @@ _HARMLESS: Final = re.compile(
     r"'\w+' object is not (iterable|callable|subscriptable)"
     r"|unsupported operand type\(s\) for .{1,6}: '\w+' and '\w+'"
     r"|'.{1,2}' not supported between instances of '\w+' and '\w+'"
+    r"|not (enough arguments for format string|all arguments converted during string formatting)"
+    r"|format requires a mapping|%\w format: a(n integer| real number) is required, not \w+"
     r"|can only concatenate \w+ \(not \"\w+\"\) to \w+"
     r"|macro '\w+' (takes no keyword argument '\w+'|takes not more than \d+ argument\(s\)|was invoked with .*)"
 )
@@ -286,7 +290,7 @@ def _explained(exc: Exception, files: Container[str | None]) -> str:
     if isinstance(exc, FileFaultError):
         return f"{exc.name!r}: {exc}" if exc.name in files else "the file that is included cannot be used"
     if isinstance(exc, RecursionError):
-        return "it calls or includes itself without an end, or nests too deeply"
+        return "it calls or includes itself endlessly, or nests too deeply"
     if isinstance(exc, UnicodeEncodeError):
         return "the text has a lone surrogate, which cannot be encoded"
     if isinstance(exc, ZeroDivisionError):
@@ -294,5 +298,5 @@ def _explained(exc: Exception, files: Container[str | None]) -> str:
     if isinstance(exc, OverflowError):
         return "a number or a range is too large"
     if isinstance(exc, _SAFE) or (isinstance(exc, TypeError) and _HARMLESS.fullmatch(str(exc))):
-        return str(exc)
+        return str(exc).replace("Frozen", "")  # FrozenDict and FrozenList are a dict and a list to the author
     return f"an expression failed ({type(exc).__name__})"

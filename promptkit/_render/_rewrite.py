@@ -14,6 +14,7 @@ from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
 from promptkit._render._analysis import constant_names
+from promptkit._render._limits import FILE_STEPS
 
 _MAX_SPELLED: Final = 100
 
@@ -46,16 +47,16 @@ def _filter(name: str, node: nodes.Expr, *args: Any) -> nodes.Filter:
     return nodes.Filter(node, name, constants, [], None, None, lineno=node.lineno)
 
 
-def _tick(chars: int, line: int) -> nodes.Stmt:
+def _tick(chars: int, line: int, *, steps: int = 1) -> nodes.Stmt:
     """Return the statement that charges for one pass through a body that prints so much plain text."""
-    return nodes.ExprStmt(_filter(" tick", nodes.Const(chars, lineno=line)), lineno=line)
+    return nodes.ExprStmt(_filter(" tick", nodes.Const(chars, lineno=line), steps), lineno=line)
 
 
 def tighten(tree: nodes.Template) -> nodes.Template:
     """Rewrite a tree so that what it does goes through the sandbox; see the module's docstring."""
     chars = _data_chars(tree.body)
     _Tightener().visit(tree)
-    tree.body.insert(0, _tick(chars, 1))  # an included file is charged each time
+    tree.body.insert(0, _tick(chars, 1, steps=FILE_STEPS))  # each time that it is included
     tree.set_environment(tree.environment)  # type: ignore[arg-type]  # the nodes that are new, too
     return tree
 

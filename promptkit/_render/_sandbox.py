@@ -223,9 +223,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 return getattr(value, name)
         elif isinstance(value, Undefined):
             given(value)  # raises
-        elif isinstance(value, TemplateReference):
-            return value[name]
-        elif isinstance(value, (Namespace, TemplateModule, BlockReference, Macro)) and not name.startswith("_"):
+        elif isinstance(value, _HOLDERS) and not name.startswith("_"):
             found = _own(value, name)
             if found is not missing:
                 return found
@@ -263,8 +261,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _concat(self, values: list[Any], paths: tuple[str, ...]) -> str:
         return "".join([self._text(value, path) for value, path in zip(values, paths, strict=True)])
 
-    def _tick(self, chars: int) -> str:
-        self.budget.spend(1, chars)
+    def _tick(self, chars: int, steps: int) -> str:
+        self.budget.spend(steps, chars)
         return ""
 
     # ------------------------------------------------------------------------------------------- operators
@@ -302,8 +300,16 @@ def _is_small(number: Any, bound: int) -> bool:
     return isinstance(number, (int, float)) and -bound <= number <= bound
 
 
+_HOLDERS: Final = (Namespace, TemplateModule, TemplateReference, BlockReference, Macro)
+
+
 def _own(value: Any, name: str) -> Any:
-    """Return what a namespace, an imported module, a block or a macro has under ``name``, or ``missing``."""
+    """Return what one of Jinja's own objects has under ``name``, or ``missing``."""
+    if isinstance(value, TemplateReference):
+        try:
+            return value[name]
+        except KeyError:
+            return missing
     if isinstance(value, BlockReference):
         return value.super if name == "super" else missing
     if isinstance(value, Macro):

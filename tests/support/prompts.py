@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from promptkit._inputs import CheckedInputs, check_inputs
 from promptkit._loading._artifacts import ArtifactReader
 from promptkit._loading._prompts import PromptStore
 from promptkit._render import CompiledPrompt, Renderer
 from promptkit._types import Issue, Message, Problem
+from promptkit.errors import DocumentError, RenderError
 
 
 class NoSchemas:
@@ -98,6 +101,24 @@ class Prompts:
         self.write_template(template, types or {name: kind_of(value) for name, value in given.items()})
         (message,) = self.render(**given)
         return message.content
+
+
+def problems(prompts: Prompts, template: str, **types: str) -> str:
+    """Return what compiling a template says; it must refuse it, and ``check`` must say the same."""
+    prompts.write_template(template, types)
+    with pytest.raises(DocumentError) as caught:
+        prompts.compile()
+    assert [*prompts.check()] == [*caught.value.problems]
+    return str(caught.value)
+
+
+def fault(prompts: Prompts, template: str, **given: Any) -> RenderError:
+    """Return the error of rendering a template."""
+    with pytest.raises(RenderError) as caught:
+        prompts.text(template, **given)
+    assert caught.value.path is not None
+    assert str(caught.value).startswith(f"{caught.value.path}:{caught.value.line}: ")
+    return caught.value
 
 
 def kind_of(value: object) -> str:
