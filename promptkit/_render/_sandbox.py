@@ -194,10 +194,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     # ------------------------------------------------------------------------------------- values and names
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Look up an attribute for Jinja's own filters."""
-        return self._attribute(obj, attribute, None)
-
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Look up an item for Jinja's own filters (``map(attribute=…)`` and the like)."""
         return self._item(obj, argument, None)
