@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-HANG_S = 20.0
+HANG_S = 10.0
 """How long a helper of the tests waits for what must happen at once, before it says that it hangs."""
 
 

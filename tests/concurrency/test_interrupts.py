@@ -1,0 +1,337 @@
+"""An exception raised into a thread, wherever it lands, leaves the pool right: every point is tried.
+
+Each scenario is run once for every point of the code where CPython can deliver an asynchronous exception, in the thread
+that acts. Afterwards everything must have come back, every other thread must have been served, and what came out must
+be the exception itself.
+"""
+
+from __future__ import annotations
+
+import gc
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit._cancel import CancelToken, wait_until
+from promptkit._capacity import Manager
+from promptkit._clock import SystemClock
+from promptkit._ledger import CapacityPolicy
+from promptkit.errors import CapacityExceededError, QueueTimeoutError, RunCancelledError
+from support.clock import HANG_S
+from support.inject import InjectedError, Interrupted, points
+from support.threads import Worker
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+
+class AnnouncingClock(SystemClock):
+    """The machine's clock; says when a thread is about to sleep on it, which means that its ticket is queued."""
+
+    __slots__ = ("_announcements",)
+
+    def __init__(self) -> None:
+        self._announcements: SimpleQueue[None] = SimpleQueue()  # in C: it survives the exceptions
+
+    def announce(self) -> None:
+        """Say that somebody sleeps."""
+        self._announcements.put(None)
+
+    def wait_for_sleeper(self) -> None:
+        """Block until somebody has said so since the last call."""
+        self._announcements.get(timeout=HANG_S)
+
+    def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+        """Wait, after having said so."""
+        self.announce()
+        super().wait(condition, deadline)
+
+
+class Scene:
+    """One permit, two places in the queue, and what the scenarios need of other threads."""
+
+    def __init__(self) -> None:
+        self.clock = AnnouncingClock()
+        self.manager = Manager({"b": CapacityPolicy(1, 2)}, clock=self.clock)
+        self.pool = self.manager._pools["b"]
+        self.token = CancelToken(clock=self.clock)
+        self.others: list[Worker] = []
+
+    def use(self, token: CancelToken | None = None) -> None:
+        """Acquire and release in the safe shape."""
+        permit = self.manager.permit("b")
+        try:
+            try:
+                permit.acquire(token or self.token)
+            finally:
+                permit.release()
+        finally:
+            permit.release()
+
+    def when_asleep(self, do: Callable[[], object]) -> None:
+        """Let another thread do something as soon as the acting one waits (or has ended without waiting)."""
+
+        def run() -> None:
+            self.clock.wait_for_sleeper()
+            do()
+
+        self.others.append(Worker(run))
+
+    def queue_another(self, token: CancelToken | None = None) -> None:
+        """Let another thread wait in the queue, and return when it does."""
+        self.others.append(Worker(self.use, token or CancelToken()))
+        self.clock.wait_for_sleeper()
+
+    def check(self, run: Interrupted) -> None:
+        """Everything is back, everybody has been served, nothing was hidden."""
+        self.clock.announce()
+        for other in self.others:
+            other.result()
+        gc.collect()
+        assert Worker(self.manager.stats, "b").result() == (0, 0, 0)
+        assert not self.pool.intents
+        assert not self.token._watchers
+        assert run.error is None or type(run.error) is InjectedError, repr(run.error)
+        assert (run.error is None) == (run.place is None), "the exception was swallowed"
+
+
+def use_alone(scene: Scene) -> Callable[[], None]:
+    """A permit that is free."""
+    return scene.use
+
+
+def wait_for_a_grant(scene: Scene) -> Callable[[], None]:
+    """A permit that another thread gives back while this one waits for it."""
+    held = scene.manager.acquire("b", scene.token)
+    scene.when_asleep(held.release)
+    return scene.use
+
+
+def wait_until_cancelled(scene: Scene) -> Callable[[], None]:
+    """A wait that another thread cancels, with a third one behind in the queue."""
+    held = scene.manager.acquire("b", CancelToken())
+    token = scene.token.child()
+
+    def cancel() -> None:
+        token.cancel()
+        scene.others.append(Worker(scene.use, CancelToken()))
+        held.release()
+
+    def act() -> None:
+        with pytest.raises(RunCancelledError):
+            scene.use(token)
+
+    scene.when_asleep(cancel)
+    return act
+
+
+def wait_until_out_of_time(scene: Scene) -> Callable[[], None]:
+    """A wait whose deadline passes."""
+    held = scene.manager.acquire("b", CancelToken())
+    scene.when_asleep(bool)
+
+    def act() -> None:
+        permit = scene.manager.permit("b")
+        try:
+            try:
+                with pytest.raises(QueueTimeoutError):
+                    permit.acquire(scene.token, scene.clock.monotonic() + 0.002)
+            finally:
+                permit.release()
+        finally:
+            permit.release()
+            held.release()
+
+    return act
+
+
+def wait_with_a_poll(scene: Scene) -> Callable[[], None]:
+    """A wait that looks at the token from time to time, and is granted in the end."""
+    held = scene.manager.acquire("b", CancelToken())
+    asked: list[int] = []
+
+    def poll() -> bool:
+        asked.append(1)
+        if len(asked) == 3:
+            held.release()
+        return False
+
+    scene.when_asleep(bool)
+    token = CancelToken(poll=poll, poll_interval_s=0.001, clock=scene.clock)
+
+    def act() -> None:
+        try:
+            scene.use(token)
+        finally:
+            held.release()
+
+    return act
+
+
+def give_back_to_a_waiter(scene: Scene) -> Callable[[], None]:
+    """A release with somebody in the queue."""
+
+    def act() -> None:
+        permit = scene.manager.permit("b")
+        try:
+            try:
+                permit.acquire(scene.token)
+                scene.queue_another()
+            finally:
+                permit.release()
+        finally:
+            permit.release()
+
+    return act
+
+
+def use_with_a_with_block(scene: Scene) -> Callable[[], None]:
+    """The convenient shape: what is lost between two instructions comes back with the traceback."""
+
+    def act() -> None:
+        with scene.manager.admit("b", scene.token), scene.manager.acquire("b", scene.token):
+            pass
+
+    return act
+
+
+def wait_with_a_with_block(scene: Scene) -> Callable[[], None]:
+    """The convenient shape, queued, and with somebody behind it who must be served whatever happens."""
+    held = scene.manager.acquire("b", CancelToken())
+
+    def give_way() -> None:
+        scene.others.append(Worker(scene.use, CancelToken()))
+        held.release()
+
+    scene.when_asleep(give_way)
+
+    def act() -> None:
+        with scene.manager.acquire("b", scene.token):
+            pass
+
+    return act
+
+
+def be_admitted(scene: Scene) -> Callable[[], None]:
+    """A lease."""
+
+    def act() -> None:
+        lease = scene.manager.lease("b")
+        try:
+            try:
+                lease.admit(scene.token)
+            finally:
+                lease.release()
+        finally:
+            lease.release()
+
+    return act
+
+
+def be_refused(scene: Scene) -> Callable[[], None]:
+    """A lease of a backend that is full."""
+    leases = [scene.manager.admit("b", scene.token) for _ in range(3)]
+
+    def act() -> None:
+        lease = scene.manager.lease("b")
+        try:
+            try:
+                with pytest.raises(CapacityExceededError):
+                    lease.admit(scene.token)
+            finally:
+                lease.release()
+        finally:
+            lease.release()
+            for each in leases:
+                each.release()
+
+    return act
+
+
+def ask_how_it_stands(scene: Scene) -> Callable[[], object]:
+    """The gauges."""
+    return lambda: scene.manager.stats("b")
+
+
+SCENARIOS = [
+    use_alone,
+    wait_for_a_grant,
+    wait_until_cancelled,
+    wait_until_out_of_time,
+    wait_with_a_poll,
+    give_back_to_a_waiter,
+    use_with_a_with_block,
+    wait_with_a_with_block,
+    be_admitted,
+    be_refused,
+    ask_how_it_stands,
+]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_c11_an_exception_at_every_point_leaves_the_pool_right(scenario: Callable[[Scene], Callable[[], None]]) -> None:
+    """Admission, acquiring, waiting, releasing: nothing is lost, nobody hangs, and the exception comes out."""
+    tried = 0
+    for point in points():
+        scene = Scene()
+        run = Interrupted(scenario(scene), point)
+        try:
+            scene.check(run)
+        except AssertionError as error:
+            raise AssertionError(f"after an exception at {run.place}: {error}") from error
+        if run.place is None:
+            break
+        tried += 1
+    assert tried > 5, "the search is empty"
+
+
+def test_an_interrupted_cancel_is_finished_by_calling_it_again() -> None:
+    """Wherever it was interrupted, the waiters hear of it at the latest then."""
+    tried = 0
+    for point in points():
+        scene = Scene()
+        held = scene.manager.acquire("b", CancelToken())
+        token = CancelToken()
+        scene.queue_another(token)
+        run = Interrupted(token.cancel, point)
+        token.cancel("again")
+        with pytest.raises(RunCancelledError):
+            scene.others.pop().result()
+        held.release()
+        scene.check(run)
+        if run.place is None:
+            break
+        tried += 1
+    assert tried > 5
+
+
+def test_an_interrupted_sleep_leaves_nothing_in_the_token() -> None:
+    """Waiting to retry, ended by another thread's cancel or by an exception of its own."""
+    tried = 0
+    for point in points():
+        clock = AnnouncingClock()
+        token = CancelToken(clock=clock)
+
+        def cancel(token: CancelToken = token, clock: AnnouncingClock = clock) -> None:
+            clock.wait_for_sleeper()
+            token.cancel()
+
+        def act(token: CancelToken = token, clock: AnnouncingClock = clock) -> None:
+            try:
+                with pytest.raises(RunCancelledError):
+                    wait_until(token, clock.monotonic() + 20)
+            finally:
+                clock.announce()
+
+        canceller = Worker(cancel)
+        run = Interrupted(act, point)
+        canceller.result()
+        assert run.error is None or type(run.error) is InjectedError, f"{run.place}: {run.error!r}"
+        if run.place is None:
+            assert not token._watchers
+            break
+        tried += 1
+    assert tried > 5
