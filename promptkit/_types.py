@@ -140,12 +140,15 @@ class Artifact:
 
 @frozen
 class Image:
-    """An image that a message carries: its bytes, and the media type its bytes have."""
+    """An image that a message carries: its bytes, and the media type its bytes have.
+
+    ``data`` is None only in a record that was read back from a form without the bytes. ``sha256`` is
+    ``sha256:`` and the hexadecimal digest of the bytes.
+    """
 
     media_type: str
-    data: bytes = field(repr=False)
+    data: bytes | None = field(repr=False)
     sha256: str
-    """``sha256:`` and the hexadecimal digest of ``data``."""
 
 
 def _images(images: Iterable[Image]) -> tuple[Image, ...]:

@@ -1,0 +1,126 @@
+"""Looks at every file before anything runs: all problems of all prompts, profiles and schemas at once.
+
+Guarantees: reads files and nothing else; a wrong file never hides the problems of another; the result is in
+the order of path, line and column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from promptkit._fields import nearest
+from promptkit._types import Problem
+from promptkit._wire import target_url
+from promptkit.errors import ConfigError, DocumentError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from promptkit._backends import Registry
+    from promptkit._definitions import Place, ProfileDefinition, PromptDefinition
+    from promptkit._loading._profiles import ProfileStore
+    from promptkit._loading._prompts import PromptStore
+    from promptkit._loading._schemas import CompiledSchema, SchemaStore
+    from promptkit._render import Renderer
+
+
+T = TypeVar("T")
+
+
+class Checker:
+    """`Engine.check`, over the stores of one engine. Safe for any number of threads."""
+
+    __slots__ = ("_has_schema_root", "_profiles", "_prompts", "_registry", "_renderer", "_schemas")
+
+    def __init__(
+        self,
+        prompts: PromptStore,
+        profiles: ProfileStore,
+        schemas: SchemaStore,
+        renderer: Renderer,
+        registry: Registry,
+        *,
+        has_schema_root: bool,
+    ) -> None:
+        """``has_schema_root`` is True when schemas have a folder of their own, all of whose files are schemas."""
+        self._prompts = prompts
+        self._profiles = profiles
+        self._schemas = schemas
+        self._renderer = renderer
+        self._registry = registry
+        self._has_schema_root = has_schema_root
+
+    def check(self, *, are_backends_known: bool = True) -> list[Problem]:
+        """Return every problem of every file; names of backends are judged only where those are known."""
+        problems: set[Problem] = set()
+        names = self._profiles.names()
+        for name in names:
+            profile = _collected(problems, name, lambda name=name: self._profiles.load(name))
+            if profile is not None:
+                problems.update(self._profile_problems(profile, are_backends_known=are_backends_known))
+        for prompt_id in self._prompts.ids():
+            prompt = _collected(problems, prompt_id, lambda prompt_id=prompt_id: self._prompts.load(prompt_id))
+            if prompt is not None:
+                problems.update(self._prompt_problems(prompt, names))
+        if self._has_schema_root:
+            for name in self._schemas.names():
+                _collected(problems, name, lambda name=name: self._schemas.load_file(name))
+        return sorted(problems, key=lambda p: (p.path, p.line, p.column, p.message))
+
+    def _profile_problems(self, profile: ProfileDefinition, *, are_backends_known: bool) -> list[Problem]:
+        found: list[Problem] = []
+        place = profile.backend_place
+        if are_backends_known and profile.backend is not None and profile.backend not in self._registry.ids:
+            hint = nearest(profile.backend, self._registry.ids)
+            found.append(_problem(profile.path, place, f"backend: no backend is called {profile.backend!r}{hint}"))
+        if profile.execution.endpoint is not None:
+            try:
+                target_url(profile.execution.endpoint)
+            except ConfigError as exc:
+                found.append(_problem(profile.path, place, f"endpoint: {exc}"))
+        return found
+
+    def _prompt_problems(self, prompt: PromptDefinition, profiles: list[str]) -> list[Problem]:
+        found = self._renderer.check(prompt)
+        if prompt.profile is not None and prompt.profile not in profiles:
+            hint = nearest(prompt.profile, profiles)
+            message = f"profile: no profile is called {prompt.profile!r}{hint}"
+            found.append(_problem(prompt.path, prompt.profile_place, message))
+        output, problems = prompt.output, set(found)
+        if output.format == "json_schema":
+            schema = _collected(problems, prompt.path, lambda: self._output_schema(prompt))
+            if schema is not None and output.is_strict:
+                for obstacle in schema.strict_obstacles:
+                    message = f"output.strict: the schema cannot be sent as strict, and goes non-strict: {obstacle}"
+                    problems.add(_problem(prompt.path, output.place, message))
+        for spec in prompt.inputs.values():
+            if spec.schema is not None:
+                _collected(
+                    problems,
+                    prompt.path,
+                    lambda spec=spec: self._schemas.load(
+                        spec.schema, path=prompt.path, place=spec.schema_place, positions=spec.schema_positions
+                    ),
+                )
+        return list(problems)
+
+    def _output_schema(self, prompt: PromptDefinition) -> CompiledSchema:
+        output = prompt.output
+        return self._schemas.load(
+            output.schema, path=prompt.path, place=output.schema_place, positions=output.positions
+        )
+
+
+def _collected(problems: set[Problem], path: str, load: Callable[[], T]) -> T | None:
+    """Return what ``load`` gives, or None with its problems added."""
+    try:
+        return load()
+    except DocumentError as exc:
+        problems.update(exc.problems)
+    except (ConfigError, InvalidRequestError) as exc:
+        problems.add(Problem(path, 0, 0, str(exc)))
+    return None
+
+
+def _problem(path: str, place: Place, message: str) -> Problem:
+    return Problem(path, place.line, place.column, message)

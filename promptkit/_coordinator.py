@@ -1,0 +1,343 @@
+"""One attempt after another: permit, sending, retry wait, events and usage, in one place for the whole run.
+
+Guarantees: a permit is held around one call of the client and at no other time, and is back on every way
+out, an exception raised into the thread included; first generation and repairs draw on one retry budget;
+each attempt that was sent, or ended while waiting to be sent, is told to the observer once, in order, after
+its permit has been released; what any answer reported is in the usage, whatever happened to the answer.
+
+Nothing here starts a thread or holds a lock. An `Account` belongs to the one thread that runs it.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import random
+from typing import TYPE_CHECKING, Final
+
+from promptkit._cancel import wait_until
+from promptkit._types import AttemptEvent, AttemptKind, AttemptOutcome, GenerateRequest, GenerateResponse, Usage
+from promptkit._wire import check_response
+from promptkit.errors import (
+    DeadlineExceededError,
+    GenerationCancelledError,
+    GenerationDeadlineError,
+    GenerationError,
+    PromptKitError,
+    QueueTimeoutError,
+    RunCancelledError,
+    TransportError,
+    TransportTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from promptkit._cancel import CancelToken
+    from promptkit._capacity import Manager
+    from promptkit._clock import Clock
+    from promptkit._ports import LLMClient, Observer
+    from promptkit._types import RetryPolicy
+
+_log = logging.getLogger("promptkit")
+
+DOING: Final = {
+    "queue": "waiting for a permit",
+    "connect": "connecting",
+    "send": "sending the request",
+    "first byte": "waiting for the first byte of the answer",
+    "body": "reading the response",
+    "backoff": "waiting to retry",
+}
+"""What a run was doing in each phase, in the words of its errors."""
+
+
+class Account:
+    """What one run has done and spent so far, and what it may still do."""
+
+    __slots__ = (
+        "_observer",
+        "_observer_failed",
+        "attempts",
+        "backoff_s",
+        "budget",
+        "cancel",
+        "is_admitted",
+        "queue_timeout",
+        "usage",
+    )
+
+    def __init__(
+        self, *, cancel: CancelToken, queue_timeout: float | None = None, observer: Observer | None = None
+    ) -> None:
+        self.cancel = cancel
+        self.budget = 0
+        """Retries left to the run."""
+        self.is_admitted = False
+        self.queue_timeout = queue_timeout
+        """Seconds that the first attempt may wait for its permit; None for no limit of its own."""
+        self.attempts: tuple[AttemptEvent, ...] = ()
+        self.usage = Usage()
+        self.backoff_s = 0.0
+        self._observer = observer
+        self._observer_failed = False
+
+    def record(self, event: AttemptEvent) -> None:
+        """Add an attempt to the account and tell the observer. What the observer raises is logged once."""
+        self.attempts = (*self.attempts, event)
+        if event.usage is not None:
+            self.usage = self.usage + event.usage
+        if self._observer is None:
+            return
+        try:
+            self._observer(event)
+        except Exception:  # an application's own code: a broken observer must not lose a paid answer
+            if not self._observer_failed:
+                self._observer_failed = True
+                _log.exception("the observer of a run raised; the run goes on and this is logged once")
+
+    def settle(self, error: PromptKitError) -> None:
+        """Put the account on the error that ends the run."""
+        error.attempts = self.attempts
+        error.usage = self.usage
+
+
+class Coordinator:
+    """Runs attempts against one engine's client and pools. Safe for any number of threads."""
+
+    __slots__ = ("_client", "_clock", "_jitter", "_manager", "_may_retry")
+
+    def __init__(self, client: LLMClient, manager: Manager, *, may_retry: bool, clock: Clock) -> None:
+        """``may_retry`` is True for the built-in client alone: an injected one is called once per attempt."""
+        self._client = client
+        self._manager = manager
+        self._may_retry = may_retry
+        self._clock = clock
+        self._jitter = random.Random().uniform
+
+    def generate(
+        self, request: GenerateRequest, kind: AttemptKind, account: Account, retry: RetryPolicy
+    ) -> GenerateResponse:
+        """Return a usable answer, trying again where that may help and the budget allows.
+
+        Blocks. Raises `GenerationError`: the last attempt's, or one that is also a `RunCancelledError` or
+        `DeadlineExceededError` when the run's token ended it.
+        """
+        failures = 0
+        while True:
+            attempt = _Attempt(request, kind, len(account.attempts) + 1)
+            error = self._run_attempt(attempt, account)
+            if error is None:
+                account.record(attempt.event())
+                return attempt.answer()
+            delay = self._delay(error, attempt, failures, account, retry)
+            account.record(attempt.event(error, next_delay_s=delay))
+            if delay is None:
+                explain(error, attempt.request, account, attempt.remark)
+                raise error
+            failures += 1
+            account.budget -= 1
+            self._back_off(delay, error, attempt, account)
+
+    # ------------------------------------------------------------------------------------- one attempt
+
+    def _run_attempt(self, attempt: _Attempt, account: Account) -> GenerationError | None:
+        """Send one attempt and return None, or the error that it failed with."""
+        cancel, clock = account.cancel, self._clock
+        permit = self._manager.permit(attempt.request.backend_id)
+        attempt.entered = clock.monotonic()
+        queue_deadline = None
+        if account.queue_timeout is not None and attempt.number == 1:
+            queue_deadline = attempt.entered + account.queue_timeout
+        is_released = False
+        # The permit object exists before it owns anything, and its release is idempotent. The second
+        # `finally` covers an exception raised into the thread at the entry of the first one's release.
+        try:
+            try:
+                permit.acquire(cancel, queue_deadline)
+                attempt.granted = clock.monotonic()
+                attempt.response = self._client.generate(attempt.request, cancel)
+            finally:
+                permit.release()
+                is_released = True
+        except QueueTimeoutError as exc:
+            attempt.outcome = "cancelled"
+            return exc
+        except RunCancelledError as exc:
+            attempt.outcome = "cancelled"
+            return _ended(exc, attempt, clock)
+        except GenerationError as exc:
+            return _failure(exc if self._may_retry else _copied(exc), attempt, cancel, clock)
+        except Exception as exc:  # an injected client may raise anything; the original stays as the cause
+            return _failure(_translated(exc), attempt, cancel, clock)
+        finally:
+            if not is_released:
+                permit.release()
+            attempt.ended = clock.monotonic()
+        try:
+            attempt.response = check_response(attempt.response, attempt.request)
+        except GenerationError as exc:
+            return exc
+        attempt.outcome = "succeeded"
+        return None
+
+    # -------------------------------------------------------------------------------------- retry policy
+
+    def _delay(
+        self, error: GenerationError, attempt: _Attempt, failures: int, account: Account, retry: RetryPolicy
+    ) -> float | None:
+        """Return the seconds to wait before the next attempt, or None when there is to be none."""
+        if attempt.outcome == "cancelled" or not self._may_retry or not error.is_retryable or account.budget <= 0:
+            return None
+        jitter = self._jitter(0.0, min(retry.max_delay_s or 0.0, (retry.base_delay_s or 0.0) * 2.0**failures))
+        hint = error.retry_after_s
+        if hint is None:
+            return jitter
+        left = account.cancel.remaining()
+        longest = retry.max_retry_after_s or 0.0
+        if hint > longest:
+            attempt.remark = f"the server asks to wait {hint:g} s, and at most {longest:g} s are waited"
+        elif left is not None and hint >= left:
+            attempt.remark = f"the server asks to wait {hint:g} s, and {left:.3g} s are left of the run's time"
+        else:
+            return min(hint + jitter, longest if left is None else min(longest, left))
+        return None
+
+    def _back_off(self, delay: float, error: GenerationError, attempt: _Attempt, account: Account) -> None:
+        """Wait before the next attempt: the lease is kept, the permit is not, a cancel ends it at once."""
+        started = self._clock.monotonic()
+        try:
+            wait_until(account.cancel, started + delay)
+        except RunCancelledError as exc:
+            attempt.phase = "backoff"
+            account.backoff_s += self._clock.monotonic() - started
+            ended = _ended(exc, attempt, self._clock)
+            explain(ended, attempt.request, account)
+            raise ended from error
+        account.backoff_s += self._clock.monotonic() - started
+
+
+class _Attempt:
+    """The state of one attempt, until it becomes an event."""
+
+    __slots__ = ("ended", "entered", "granted", "kind", "number", "outcome", "phase", "remark", "request", "response")
+
+    def __init__(self, request: GenerateRequest, kind: AttemptKind, number: int) -> None:
+        self.request = request
+        self.kind = kind
+        self.number = number
+        self.outcome: AttemptOutcome = "failed"
+        self.response: GenerateResponse | None = None
+        self.phase: str | None = None
+        self.remark: str | None = None
+        self.entered = 0.0
+        self.granted: float | None = None
+        self.ended = 0.0
+
+    def answer(self) -> GenerateResponse:
+        """Return the response of an attempt that succeeded."""
+        if self.response is None:
+            raise AssertionError("an attempt that succeeded has a response")
+        return self.response
+
+    def event(self, error: GenerationError | None = None, *, next_delay_s: float | None = None) -> AttemptEvent:
+        """Return what the observer is told."""
+        response = self.response if isinstance(self.response, GenerateResponse) else None
+        usage = response.usage if response else None
+        if usage is None and error is not None:
+            usage = error.attempt_usage
+        granted = self.ended if self.granted is None else self.granted
+        return AttemptEvent(
+            number=self.number,
+            kind=self.kind,
+            outcome=self.outcome,
+            is_dispatched=self.granted is not None,
+            queued_s=max(0.0, granted - self.entered),
+            generation_s=max(0.0, self.ended - granted),
+            backend=self.request.backend_id,
+            model=(response.model if response else None) or self.request.model,
+            usage=usage,
+            finish_reason=response.finish_reason if response else None,
+            request_id=response.request_id if response else getattr(error, "request_id", None),
+            phase=error.phase if error else None,
+            error_type=type(error).__name__ if error else None,
+            error=str(error) if error else None,
+            next_delay_s=next_delay_s,
+        )
+
+
+# ----------------------------------------------------------------------------------------------- errors
+
+
+def _translated(exc: Exception) -> GenerationError:
+    """Return the fitting `GenerationError` for what an injected client raised, with that as its cause."""
+    said = f"the model client raised {type(exc).__name__}"
+    error: GenerationError
+    if isinstance(exc, TimeoutError):
+        error = TransportTimeoutError(said)
+    elif isinstance(exc, OSError):
+        error = TransportError(said)
+    else:
+        error = GenerationError(said)
+    error.__cause__ = exc
+    return error
+
+
+def _copied(exc: GenerationError) -> GenerationError:
+    """Return an injected client's own error as one that this run may write on, with the original as its cause."""
+    error = copy.copy(exc)
+    error.__cause__ = exc
+    return error
+
+
+def _failure(error: GenerationError, attempt: _Attempt, cancel: CancelToken, clock: Clock) -> GenerationError:
+    """Return the error of an attempt that failed: the token's, when that is what made it fail."""
+    if not cancel.cancelled:
+        return error
+    try:
+        cancel.raise_if_cancelled()
+    except RunCancelledError as exc:
+        attempt.outcome = "cancelled"
+        ended = _ended(exc, attempt, clock)
+        ended.attempt_usage = error.attempt_usage
+        ended.phase = ended.phase or error.phase
+        ended.__cause__ = error
+        return ended
+    return error
+
+
+def _ended(exc: RunCancelledError, attempt: _Attempt, clock: Clock) -> GenerationError:
+    """Return the form of a cancel or a deadline that is a `GenerationError` too, naming the phase."""
+    phase = attempt.phase or getattr(exc, "phase", None) or ("queue" if attempt.granted is None else None)
+    doing = DOING.get(phase or "", "generating")
+    error: GenerationError
+    if isinstance(exc, DeadlineExceededError):
+        allowed = "the time of the run" if exc.timeout_s is None else f"the run's time of {exc.timeout_s:g} s"
+        spent = clock.monotonic() - attempt.entered
+        error = GenerationDeadlineError(
+            f"{allowed} was up while {doing}, {spent:.3g} s into attempt {attempt.number}",
+            reason=exc.reason,
+            timeout_s=exc.timeout_s,
+        )
+    else:
+        why = f": {exc.reason}" if exc.reason else ""
+        error = GenerationCancelledError(f"the run was cancelled while {doing}{why}", reason=exc.reason)
+    error.phase = phase
+    error.__cause__ = exc
+    return error
+
+
+def explain(error: GenerationError, request: GenerateRequest, account: Account, remark: str | None = None) -> None:
+    """Complete the text of the error that ends the run: who, how often, and where the time went."""
+    error.backend = error.backend or request.backend_id
+    error.model = error.model or request.model
+    events = account.attempts
+    sent = sum(event.is_dispatched for event in events)
+    queued = sum(event.queued_s for event in events)
+    generating = sum(event.generation_s for event in events)
+    parts = [] if remark is None else [remark]
+    parts.append(f"backend {request.backend_id!r}" if request.backend_id else f"profile {request.profile!r}")
+    parts.append(f"model {error.model!r}, {sent} attempt{'' if sent == 1 else 's'} sent")
+    parts.append(f"{queued:.3g} s queued, {generating:.3g} s generating, {account.backoff_s:.3g} s waiting to retry")
+    error.args = (f"{error} ({'; '.join(parts)})",)
+
+
+__all__ = ["Account", "Coordinator", "explain"]

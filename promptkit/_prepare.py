@@ -1,0 +1,295 @@
+"""The two phases of preparation, the one pipeline that every public call goes through.
+
+Guarantees: `Preparer.route` reads the prompt and the profile and decides the target, and touches nothing else;
+`Preparer.complete` does all the rest – schema, artifacts, inputs, rendering, hashes. Neither holds a permit,
+sends anything, or keeps a credential: a `Plan` can wait for hours and is frozen all the way down.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve, frozen
+
+from promptkit._canonical import sha256_of
+from promptkit._fields import FrozenDict, Secret
+from promptkit._inputs import check_inputs
+from promptkit._results import PreparedRun
+from promptkit._types import NUMBER_FIELDS, ExecutionOverride, GenerateRequest, RetryPolicy
+from promptkit._wire import target_url
+from promptkit.errors import ConfigError, CredentialError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from promptkit._backends import Backend, Registry
+    from promptkit._clock import Clock
+    from promptkit._definitions import ProfileDefinition, PromptDefinition
+    from promptkit._loading._artifacts import ArtifactReader
+    from promptkit._loading._profiles import ProfileStore
+    from promptkit._loading._prompts import PromptStore
+    from promptkit._loading._schemas import CompiledSchema, SchemaStore
+    from promptkit._render import Renderer
+    from promptkit._types import RunRequest, StructuredOutput
+
+MAX_SESSION_CHARS: Final = 256
+
+DEFAULT_TIMEOUT_S: Final = 600.0
+"""Long enough for a slow local model on a long prompt, short enough that a dead server is noticed."""
+
+DEFAULT_RETRY: Final = RetryPolicy(budget=2, base_delay_s=0.5, max_delay_s=20.0, max_retry_after_s=60.0)
+DEFAULTS: Final = ExecutionOverride(timeout_s=DEFAULT_TIMEOUT_S, retry=DEFAULT_RETRY)
+
+
+@frozen(kw_only=True)
+class CredentialRule:
+    """Where the credential of a target comes from. Holds no credential that came from the environment."""
+
+    where: str
+    variable: str | None = None
+    secret: Secret | None = None
+
+    def resolve(self) -> Secret | None:
+        """Return the credential as it is now, or None where none is needed.
+
+        Raises `CredentialError` when it should be there and is not. A key function is called here, once.
+        """
+        if self.secret is not None:
+            return Secret(self._called(self.secret))
+        if self.variable is None:
+            return None
+        value = os.environ.get(self.variable)
+        if value is None or not value.strip():
+            state = "is not set" if value is None else "is empty"
+            raise CredentialError(
+                f"{self.where}: the environment variable {self.variable!r}, which holds the credential, {state}",
+                variable=self.variable,
+            )
+        return Secret(value)
+
+    def _called(self, secret: Secret) -> str:
+        try:
+            value = secret.reveal()
+        except ConfigError as exc:
+            raise CredentialError(f"{self.where}: {exc}") from exc
+        except Exception as exc:
+            # The function is the application's own; whatever it raises means that there is no credential.
+            raise CredentialError(f"{self.where}: the api_key function raised {type(exc).__name__}") from exc
+        if not value.strip():
+            raise CredentialError(f"{self.where}: api_key is empty")
+        return value
+
+
+@frozen(kw_only=True)
+class Route:
+    """What the first phase decided: which prompt, on which target, under which contract."""
+
+    request: RunRequest
+    prompt: PromptDefinition
+    profile: ProfileDefinition
+    backend: Backend | None
+    endpoint: str
+    execution: ExecutionOverride
+    retry: RetryPolicy
+    headers: FrozenDict[str, str]
+    structured_output: StructuredOutput
+    credential_rule: CredentialRule
+    credential: Secret | None
+    session_id: str | None
+    started: float
+    """When preparation began, on the engine's clock."""
+
+    @property
+    def backend_id(self) -> str | None:
+        """The pool that a run is admitted to; None for an endpoint-only profile, which has none."""
+        return self.backend.id if self.backend is not None else None
+
+
+@frozen(kw_only=True)
+class Plan:
+    """A fully prepared run: everything that generation needs, and no credential of its own."""
+
+    prepared: PreparedRun
+    generate: GenerateRequest
+    """The first attempt's request; its credential is there only while the plan is executed."""
+    schema: CompiledSchema | None
+    retry: RetryPolicy
+    credential_rule: CredentialRule
+
+    def with_credential(self, credential: Secret | None) -> Plan:
+        """Return this plan for one execution, on the credential as it is now."""
+        return evolve(self, generate=evolve(self.generate, credential=credential))
+
+
+class Preparer:
+    """Both phases, over the stores of one engine. Safe for any number of threads."""
+
+    __slots__ = ("_artifacts", "_clock", "_profiles", "_prompts", "_registry", "_renderer", "_schemas")
+
+    def __init__(
+        self,
+        *,
+        prompts: PromptStore,
+        profiles: ProfileStore,
+        schemas: SchemaStore,
+        artifacts: ArtifactReader,
+        renderer: Renderer,
+        registry: Registry,
+        clock: Clock,
+    ) -> None:
+        self._prompts = prompts
+        self._profiles = profiles
+        self._schemas = schemas
+        self._artifacts = artifacts
+        self._renderer = renderer
+        self._registry = registry
+        self._clock = clock
+
+    def route(self, request: RunRequest) -> Route:
+        """Decide where a request goes. Reads the prompt and the profile file, and nothing else.
+
+        Raises `InvalidRequestError`, `UnknownNameError`, `DocumentError`, `ConfigError`, `CredentialError`.
+        """
+        started = self._clock.monotonic()
+        session_id = None if request.session_id is None else checked_session(request.session_id)
+        prompt = self._prompts.load(request.prompt)
+        name = request.profile or prompt.profile
+        if name is None:
+            raise InvalidRequestError(
+                f"prompt {prompt.id!r} names no profile; name one in its file ({prompt.path}) or in the request"
+            )
+        profile = self._profiles.load(name)
+        backend = None
+        if profile.backend is not None:
+            where = f"{profile.path}:{profile.backend_place.line}:{profile.backend_place.column}"
+            backend = self._registry.resolve(profile.backend, where=where)
+        execution = DEFAULTS.merged_with(profile.execution).merged_with(prompt.execution).merged_with(request.override)
+        endpoint = execution.endpoint or (backend.endpoint if backend is not None else None)
+        if endpoint is None:  # the profile loader refuses this; an override cannot take an endpoint away
+            raise ConfigError(f"{profile.path}: the profile has neither a backend nor an endpoint")
+        if execution.endpoint is not None:
+            target_url(endpoint)
+        rule = credential_rule(profile, backend)
+        structured = profile.structured_output or (backend.structured_output if backend else "json_schema")
+        headers = {**(backend.headers if backend else {}), **(execution.headers or {})}
+        return Route(
+            request=request,
+            prompt=prompt,
+            profile=profile,
+            backend=backend,
+            endpoint=endpoint,
+            execution=execution,
+            retry=execution.retry or DEFAULT_RETRY,
+            headers=FrozenDict(headers),
+            structured_output=structured,
+            credential_rule=rule,
+            credential=rule.resolve(),
+            session_id=session_id,
+            started=started,
+        )
+
+    def complete(self, route: Route, credential: Secret | None = None) -> Plan:
+        """Do what may only be done after admission: read, check, render and hash.
+
+        ``credential`` is for a plan that is executed at once; without it the plan can be kept.
+
+        Raises `DocumentError`, `InputError`, `ArtifactError`, `RenderError`.
+        """
+        prompt, execution, backend, output = route.prompt, route.execution, route.backend, route.prompt.output
+        schema = None
+        if output.format == "json_schema":
+            schema = self._schemas.load(
+                output.schema, path=prompt.path, place=output.schema_place, positions=output.positions
+            )
+        inputs = check_inputs(
+            prompt.inputs,
+            route.request.inputs,
+            prompt=prompt.id,
+            reader=self._artifacts,
+            schemas=self._schemas,
+            path=prompt.path,
+        )
+        compiled = self._renderer.compile(prompt)
+        messages = self._renderer.render(compiled, inputs)
+        session_id = route.session_id
+        if session_id is None and prompt.session is not None:
+            session_id = self._renderer.render_session(compiled, inputs)
+        is_strict = (
+            output.is_strict
+            and schema is not None
+            and route.structured_output == "json_schema"
+            and not schema.strict_obstacles
+        )
+        generate = GenerateRequest(
+            messages=messages,
+            endpoint=route.endpoint,
+            model=execution.model,
+            backend_id=route.backend_id,
+            profile=route.profile.name,
+            **{name: getattr(execution, name) for name in NUMBER_FIELDS},
+            max_tokens_field=route.profile.max_tokens_field,
+            extra_body=execution.extra_body or FrozenDict(),
+            headers=route.headers,
+            session_id=session_id,
+            session_field=backend.session_field if backend else None,
+            output_format=output.format,
+            output_schema=schema.wire_schema if schema else None,
+            output_schema_hash=schema.hash if schema else None,
+            output_schema_name=_schema_name(prompt.id),
+            is_strict=is_strict,
+            structured_output=route.structured_output,
+            timeout_s=execution.timeout_s or DEFAULT_TIMEOUT_S,
+            proxy=route.profile.proxy,
+            credential=credential,
+            credential_variable=route.credential_rule.variable,
+        )
+        prepared = PreparedRun(
+            prompt=prompt.id,
+            description=prompt.description,
+            profile=route.profile.name,
+            backend=route.backend_id,
+            endpoint=route.endpoint,
+            model=execution.model,
+            messages=messages,
+            session_id=session_id,
+            execution=evolve(execution, headers=None),
+            output_format=output.format,
+            output_schema=schema.wire_schema if schema else None,
+            is_strict=is_strict,
+            structured_output=route.structured_output,
+            repair_max_attempts=output.repair_max_attempts,
+            definition_hash=prompt.hash,
+            inputs_hash=sha256_of(inputs.hashable),
+            rendered_hash=generate.rendered_hash(),
+            duration_s=self._clock.monotonic() - route.started,
+        )
+        return Plan(
+            prepared=prepared,
+            generate=generate,
+            schema=schema,
+            retry=route.retry,
+            credential_rule=route.credential_rule,
+        )
+
+
+def credential_rule(profile: ProfileDefinition, backend: Backend | None) -> CredentialRule:
+    """Say where the credential comes from: the profile's variable, else the backend's key, else its variable."""
+    if profile.api_key_env is not None:
+        return CredentialRule(where=profile.path, variable=profile.api_key_env)
+    if backend is None:
+        return CredentialRule(where=profile.path)
+    return CredentialRule(where=f"backend {backend.id!r}", variable=backend.api_key_env, secret=backend.api_key)
+
+
+def checked_session(session_id: str) -> str:
+    """Return a session id without outer spaces. Raises `InvalidRequestError` for one that no header or body takes."""
+    text = session_id.strip()
+    if len(text) > MAX_SESSION_CHARS:
+        raise InvalidRequestError(f"the session id has {len(text)} characters; at most {MAX_SESSION_CHARS} are allowed")
+    if not text.isprintable():
+        raise InvalidRequestError("the session id has a control character or an unpaired surrogate in it")
+    return text
+
+
+def _schema_name(prompt_id: str) -> str:
+    """Return a name that OpenAI's ``json_schema.name`` allows: letters, digits, ``_`` and ``-``, at most 64."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in prompt_id)[-64:]

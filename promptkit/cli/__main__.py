@@ -1,0 +1,5 @@
+"""``python -m promptkit.cli``."""
+
+from promptkit.cli import main
+
+main()
