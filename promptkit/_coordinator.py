@@ -131,7 +131,8 @@ class Coordinator:
             delay = self._delay(error, attempt, failures, account, retry)
             account.record(attempt.event(error, next_delay_s=delay))
             if delay is None:
-                explain(error, attempt.request, account, attempt.remark)
+                if isinstance(error, GenerationError):
+                    explain(error, attempt.request, account, attempt.remark)
                 raise error
             failures += 1
             account.budget -= 1
@@ -139,7 +140,7 @@ class Coordinator:
 
     # ------------------------------------------------------------------------------------- one attempt
 
-    def _run_attempt(self, attempt: _Attempt, account: Account) -> GenerationError | None:
+    def _run_attempt(self, attempt: _Attempt, account: Account) -> PromptKitError | None:
         """Send one attempt and return None, or the error that it failed with."""
         cancel, clock = account.cancel, self._clock
         permit = self._manager.permit(attempt.request.backend_id)
@@ -167,6 +168,8 @@ class Coordinator:
         except GenerationError as exc:
             return _failure(exc if self._may_retry else _copied(exc), attempt, cancel, clock)
         except Exception as exc:  # an injected client may raise anything; the original stays as the cause
+            if self._may_retry and isinstance(exc, PromptKitError):
+                return exc  # the built-in one refused to send: a setting or a credential, in its own category
             return _failure(_translated(exc), attempt, cancel, clock)
         finally:
             if not is_released:
@@ -182,10 +185,12 @@ class Coordinator:
     # -------------------------------------------------------------------------------------- retry policy
 
     def _delay(
-        self, error: GenerationError, attempt: _Attempt, failures: int, account: Account, retry: RetryPolicy
+        self, error: PromptKitError, attempt: _Attempt, failures: int, account: Account, retry: RetryPolicy
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or None when there is to be none."""
-        if attempt.outcome == "cancelled" or not self._may_retry or not error.is_retryable or account.budget <= 0:
+        if not self._may_retry or attempt.outcome == "cancelled" or account.budget <= 0:
+            return None
+        if not isinstance(error, GenerationError) or not error.is_retryable:
             return None
         jitter = self._jitter(0.0, min(retry.max_delay_s or 0.0, (retry.base_delay_s or 0.0) * 2.0**failures))
         hint = error.retry_after_s
@@ -201,7 +206,7 @@ class Coordinator:
             return min(hint + jitter, longest if left is None else min(longest, left))
         return None
 
-    def _back_off(self, delay: float, error: GenerationError, attempt: _Attempt, account: Account) -> None:
+    def _back_off(self, delay: float, error: PromptKitError, attempt: _Attempt, account: Account) -> None:
         """Wait before the next attempt: the lease is kept, the permit is not, a cancel ends it at once."""
         started = self._clock.monotonic()
         try:
@@ -238,12 +243,12 @@ class _Attempt:
             raise AssertionError("an attempt that succeeded has a response")
         return self.response
 
-    def event(self, error: GenerationError | None = None, *, next_delay_s: float | None = None) -> AttemptEvent:
+    def event(self, error: PromptKitError | None = None, *, next_delay_s: float | None = None) -> AttemptEvent:
         """Return what the observer is told."""
         response = self.response if isinstance(self.response, GenerateResponse) else None
         usage = response.usage if response else None
-        if usage is None and error is not None:
-            usage = error.attempt_usage
+        if usage is None:
+            usage = getattr(error, "attempt_usage", None)
         granted = self.ended if self.granted is None else self.granted
         return AttemptEvent(
             number=self.number,
@@ -257,7 +262,7 @@ class _Attempt:
             usage=usage,
             finish_reason=response.finish_reason if response else None,
             request_id=response.request_id if response else getattr(error, "request_id", None),
-            phase=error.phase if error else None,
+            phase=getattr(error, "phase", None),
             error_type=type(error).__name__ if error else None,
             error=str(error) if error else None,
             next_delay_s=next_delay_s,

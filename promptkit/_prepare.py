@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from promptkit._canonical import sha256_of
 from promptkit._fields import FrozenDict, Secret
 from promptkit._inputs import check_inputs
+from promptkit._openai import bearer
 from promptkit._results import PreparedRun
 from promptkit._types import NUMBER_FIELDS, ExecutionOverride, GenerateRequest, RetryPolicy
 from promptkit._wire import target_url
@@ -51,32 +52,31 @@ class CredentialRule:
     def resolve(self) -> Secret | None:
         """Return the credential as it is now, or None where none is needed.
 
-        Raises `CredentialError` when it should be there and is not. A key function is called here, once.
+        Raises `CredentialError` when it should be there and is not, and when no header can carry it. A key
+        function is called here, once for each run.
         """
         if self.secret is not None:
-            return Secret(self._called(self.secret))
-        if self.variable is None:
+            value = self._called(self.secret)
+        elif self.variable is None:
             return None
-        value = os.environ.get(self.variable)
-        if value is None or not value.strip():
-            state = "is not set" if value is None else "is empty"
+        elif (found := os.environ.get(self.variable)) is not None:
+            value = found
+        else:
             raise CredentialError(
-                f"{self.where}: the environment variable {self.variable!r}, which holds the credential, {state}",
+                f"{self.where}: the environment variable {self.variable!r}, which holds the credential, is not set",
                 variable=self.variable,
             )
+        bearer(value, self.variable)
         return Secret(value)
 
     def _called(self, secret: Secret) -> str:
         try:
-            value = secret.reveal()
+            return secret.reveal()
         except ConfigError as exc:
             raise CredentialError(f"{self.where}: {exc}") from exc
         except Exception as exc:
             # The function is the application's own; whatever it raises means that there is no credential.
             raise CredentialError(f"{self.where}: the api_key function raised {type(exc).__name__}") from exc
-        if not value.strip():
-            raise CredentialError(f"{self.where}: api_key is empty")
-        return value
 
 
 @frozen(kw_only=True)
