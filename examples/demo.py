@@ -62,7 +62,7 @@ def run_all(engine: Engine, documents: list[Path], console: Console) -> list[Run
         attempts = Counter()
 
         def run(document: Path) -> RunResult | PromptKitError:
-            def seen(event: AttemptEvent) -> None:
+            def seen(_event: AttemptEvent) -> None:
                 progress.update(task, description=f"extracting, {attempts.next()} attempts")
 
             try:

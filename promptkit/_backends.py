@@ -76,7 +76,7 @@ class Backend:
     queue_capacity: int | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        if not isinstance(self.id, str) or not self.id.strip() or self.id != self.id.strip():
+        if not is_name(self.id):
             raise ConfigError(f"Backend.id must be a name without outer spaces, not {self.id!r}")
         if not isinstance(self.endpoint, str):
             raise ConfigError(f"backend {self.id!r}: endpoint must be a string, not {describe(self.endpoint)}")
@@ -89,6 +89,11 @@ class Backend:
                 f"not {self.structured_output!r}"
             )
         _check_capacity(self)
+
+
+def is_name(value: object) -> bool:
+    """True for a string that is not blank and has no spaces around it."""
+    return isinstance(value, str) and bool(value.strip()) and value == value.strip()
 
 
 def _check_capacity(backend: Backend) -> None:

@@ -6,9 +6,11 @@ the order of path, line and column.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from promptkit._fields import nearest
+from promptkit._schema_drift import drift
 from promptkit._types import Problem
 from promptkit._wire import target_url
 from promptkit.errors import ConfigError, DocumentError, InvalidRequestError
@@ -55,16 +57,16 @@ class Checker:
         problems: set[Problem] = set()
         names = self._profiles.names()
         for name in names:
-            profile = _collected(problems, name, lambda name=name: self._profiles.load(name))
+            profile = _collected(problems, name, partial(self._profiles.load, name))
             if profile is not None:
                 problems.update(self._profile_problems(profile, are_backends_known=are_backends_known))
         for prompt_id in self._prompts.ids():
-            prompt = _collected(problems, prompt_id, lambda prompt_id=prompt_id: self._prompts.load(prompt_id))
+            prompt = _collected(problems, prompt_id, partial(self._prompts.load, prompt_id))
             if prompt is not None:
                 problems.update(self._prompt_problems(prompt, names))
         if self._has_schema_root:
             for name in self._schemas.names():
-                _collected(problems, name, lambda name=name: self._schemas.load_file(name))
+                _collected(problems, name, partial(self._schemas.load, name, path=name))
         return sorted(problems, key=lambda p: (p.path, p.line, p.column, p.message))
 
     def _profile_problems(self, profile: ProfileDefinition, *, are_backends_known: bool) -> list[Problem]:
@@ -89,19 +91,18 @@ class Checker:
         output, problems = prompt.output, set(found)
         if output.format == "json_schema":
             schema = _collected(problems, prompt.path, lambda: self._output_schema(prompt))
+            if schema is not None:
+                for line in drift(schema.source, schema.wire_schema):
+                    problems.add(_problem(prompt.path, output.schema_place, f"output.schema: {line}"))
             if schema is not None and output.is_strict:
                 for obstacle in schema.strict_obstacles:
                     message = f"output.strict: the schema cannot be sent as strict, and goes non-strict: {obstacle}"
                     problems.add(_problem(prompt.path, output.place, message))
         for spec in prompt.inputs.values():
             if spec.schema is not None:
-                _collected(
-                    problems,
-                    prompt.path,
-                    lambda spec=spec: self._schemas.load(
-                        spec.schema, path=prompt.path, place=spec.schema_place, positions=spec.schema_positions
-                    ),
-                )
+                load = partial(self._schemas.load, spec.schema, path=prompt.path)
+                place, positions = spec.schema_place, spec.schema_positions
+                _collected(problems, prompt.path, partial(load, place=place, positions=positions))
         return list(problems)
 
     def _output_schema(self, prompt: PromptDefinition) -> CompiledSchema:

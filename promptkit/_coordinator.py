@@ -89,7 +89,7 @@ class Account:
             return
         try:
             self._observer(event)
-        except Exception:  # an application's own code: a broken observer must not lose a paid answer
+        except Exception:  # noqa: BLE001  # an application's own code: a broken observer must not lose a paid answer
             if not self._observer_failed:
                 self._observer_failed = True
                 _log.exception("the observer of a run raised; the run goes on and this is logged once")
@@ -111,7 +111,7 @@ class Coordinator:
         self._manager = manager
         self._may_retry = may_retry
         self._clock = clock
-        self._jitter = random.Random().uniform
+        self._jitter = random.Random().uniform  # noqa: S311  # spreads retries, guards nothing
 
     def generate(
         self, request: GenerateRequest, kind: AttemptKind, account: Account, retry: RetryPolicy
@@ -167,7 +167,7 @@ class Coordinator:
             return _ended(exc, attempt, clock)
         except GenerationError as exc:
             return _failure(exc if self._may_retry else _copied(exc), attempt, cancel, clock)
-        except Exception as exc:  # an injected client may raise anything; the original stays as the cause
+        except Exception as exc:  # noqa: BLE001  # an injected client may raise anything; the original stays as the cause
             if self._may_retry and isinstance(exc, PromptKitError):
                 return exc  # the built-in one refused to send: a setting or a credential, in its own category
             return _failure(_translated(exc), attempt, cancel, clock)

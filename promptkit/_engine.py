@@ -7,6 +7,7 @@ and the connections; two engines share nothing; no thread and no timer is ever s
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from promptkit._backends import Backend, Registry
@@ -60,7 +61,7 @@ class Engine:
     the child's pools start empty and its connections are new. Limits hold for one engine in one process.
     """
 
-    __slots__ = ("_checker", "_client", "_clock", "_is_closed", "_prompts", "_runner")
+    __slots__ = ("_checker", "_clock", "_is_closed", "_own_client", "_prompts", "_runner")
 
     def __init__(
         self,
@@ -92,18 +93,16 @@ class Engine:
             registry=registry,
             clock=clock,
         )
-        own_client = None
-        if client is None:
-            limits = [policy.concurrency_limit for policy in policies.values()]
-            own_client = OpenAIClient(
-                pool_size=max([DEFAULT_POOL_SIZE, *limits]),
-                proxies=proxies,
-                ca_bundle=None if ca_bundle is None else os.fspath(ca_bundle),
-                clock=clock,
-            )
-        elif not isinstance(client, LLMClient):
+        if client is not None and not isinstance(client, LLMClient):
             raise ConfigError(f"client must have a method generate(request, cancel), as LLMClient says; not {client!r}")
-        self._client = own_client
+        limits = [policy.concurrency_limit for policy in policies.values()]
+        own_client = OpenAIClient(
+            pool_size=max([DEFAULT_POOL_SIZE, *limits]),
+            proxies=proxies,
+            ca_bundle=None if ca_bundle is None else os.fspath(ca_bundle),
+            clock=clock,
+        )
+        self._own_client = own_client
         self._clock = clock
         self._is_closed = False
         self._prompts = prompt_store
@@ -113,7 +112,9 @@ class Engine:
         self._runner = Runner(
             preparer=preparer,
             manager=manager,
-            coordinator=Coordinator(client or own_client, manager, may_retry=client is None, clock=clock),
+            coordinator=Coordinator(
+                own_client if client is None else client, manager, may_retry=client is None, clock=clock
+            ),
             repairer=repairer,
             clock=clock,
         )
@@ -227,8 +228,7 @@ class Engine:
     def close(self) -> None:
         """Close the kept connections. Later calls raise `EngineClosedError`; runs under way finish. Idempotent."""
         self._is_closed = True
-        if self._client is not None:
-            self._client.close()
+        self._own_client.close()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -299,6 +299,6 @@ def _folder(name: str, value: Folder) -> str:
     if not isinstance(value, (str, os.PathLike)):
         raise ConfigError(f"Engine({name}=…) must be the path of a folder, not {describe(value)}")
     path = os.fspath(value)
-    if not os.path.isdir(path):
+    if not Path(path).is_dir():
         raise ConfigError(f"Engine({name}=…): {path!r} is not a folder; paths are relative to the working directory")
     return path

@@ -29,6 +29,7 @@ from promptkit._types import (
     RetryPolicy,
     StructuredOutput,
     Usage,
+    tuple_of_messages,
 )
 from promptkit.errors import ConfigError, PromptKitError
 
@@ -56,7 +57,7 @@ class PreparedRun:
     backend: str | None
     endpoint: str
     model: str | None
-    messages: tuple[Message, ...] = field(converter=tuple)
+    messages: tuple[Message, ...] = field(converter=tuple_of_messages)
     session_id: str | None
     execution: ExecutionOverride
     output_format: OutputFormat
@@ -86,7 +87,9 @@ class PreparedRun:
             "endpoint": self.endpoint,
             "model": self.model,
             "session_id": self.session_id,
-            "messages": [_message_to_dict(m, with_content, with_images) for m in self.messages],
+            "messages": [
+                _message_to_dict(m, with_content=with_content, with_images=with_images) for m in self.messages
+            ],
             "execution": {
                 **{
                     name: list(value) if isinstance(value, tuple) else value
@@ -161,7 +164,7 @@ class RunResult:
     text: str = field(repr=False)
     prepared: PreparedRun
     usage: Usage
-    attempts: tuple[AttemptEvent, ...] = field(converter=tuple)
+    attempts: tuple[AttemptEvent, ...]
     finish_reason: str | None = None
     model: str | None = None
     reasoning: str | None = field(default=None, repr=False)
@@ -214,10 +217,10 @@ class RunResult:
                 text=form["text"],
                 prepared=PreparedRun.from_dict(form["prepared"]),
                 usage=Usage(**form["usage"]),
-                attempts=[
+                attempts=tuple(
                     AttemptEvent(**{**event, "usage": None if event["usage"] is None else Usage(**event["usage"])})
                     for event in form["attempts"]
-                ],
+                ),
                 finish_reason=form["finish_reason"],
                 model=form["model"],
                 reasoning=form["reasoning"],
@@ -235,26 +238,26 @@ def _json_text(form: dict[str, Json]) -> str:
     return json.dumps(form, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)
 
 
-def _not_usage(attribute: Any, value: object) -> bool:
-    return attribute.name != "usage"
+def _not_usage(attribute: Any, _value: object) -> bool:
+    return str(attribute.name) != "usage"
 
 
 def _usage(event: AttemptEvent) -> Json:
     return None if event.usage is None else asdict(event.usage)
 
 
-def _message_to_dict(message: Message, with_content: bool, with_images: bool) -> dict[str, Json]:
+def _message_to_dict(message: Message, *, with_content: bool, with_images: bool) -> dict[str, Json]:
     form: dict[str, Json] = {
         "role": message.role,
         "content_hash": sha256_of_bytes(message.content.encode()),
-        "images": [_image_to_dict(image, with_images) for image in message.images],
+        "images": [_image_to_dict(image, with_images=with_images) for image in message.images],
     }
     if with_content:
         form["content"] = message.content
     return form
 
 
-def _image_to_dict(image: Image, with_images: bool) -> dict[str, Json]:
+def _image_to_dict(image: Image, *, with_images: bool) -> dict[str, Json]:
     form: dict[str, Json] = {"media_type": image.media_type, "sha256": image.sha256}
     if with_images and image.data is not None:
         form["data"] = base64.b64encode(image.data).decode("ascii")

@@ -46,7 +46,6 @@ from promptkit._answers import (
     too_large,
     unpack,
 )
-from promptkit._cancel import Registration
 from promptkit._connections import USUAL_AUTHORITIES, Adapter, Connection, Origin, close, parse_address
 from promptkit._proxies import Proxies, trusted_authorities
 from promptkit._sockets import Exchange, Stopped, check_patching, client_context
@@ -169,14 +168,13 @@ class Transport:
         route = self._routes.get((url, use_proxy)) or self._find_route(url, use_proxy=use_proxy)
         sent = self._check_headers(headers, route.origin)
         exchange = Exchange(cancel, timeout_s=timeout_s, connect_s=self._connect_s)
-        registration = Registration(cancel, exchange.interrupt)
         try:
-            registration.add()
+            cancel.watch(exchange, Exchange.interrupt)
             return self._exchange(route, exchange, body, sent, max_bytes)
         except Stopped as stop:
             raise self._why_stopped(route.place, exchange, cancel, timeout_s) from stop.__cause__
         finally:
-            registration.remove()
+            cancel.unwatch(exchange)
 
     def _exchange(
         self, route: _Route, exchange: Exchange, body: bytes, headers: Mapping[str, str], max_bytes: int

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.project import Project
-from support.threads import Worker
 
 from promptkit import Backend, CancelToken, Engine, ExecutionOverride, GenerateResponse, RunRequest, Usage
 from promptkit.errors import (
@@ -28,10 +26,13 @@ from promptkit.errors import (
     UnknownNameError,
 )
 from promptkit.testing import Gate, ScriptedClient, held
+from support.project import Project
+from support.threads import Worker
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
+    """An application's folders."""
     return Project(tmp_path)
 
 

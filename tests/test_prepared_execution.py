@@ -10,9 +10,8 @@ import weakref
 from pathlib import Path
 
 import pytest
-from support.project import Project
-from support.threads import Worker
 
+from promptkit import CancelToken
 from promptkit.errors import (
     AlreadyClaimedError,
     CapacityExceededError,
@@ -21,12 +20,14 @@ from promptkit.errors import (
     InvalidRequestError,
     RunCancelledError,
 )
-from promptkit import CancelToken
 from promptkit.testing import Gate, ScriptedClient, held
+from support.project import Project
+from support.threads import Worker
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
+    """An application's folders."""
     return Project(tmp_path)
 
 

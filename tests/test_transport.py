@@ -649,7 +649,7 @@ def test_no_registration_is_left_behind(transport: Transport, server: Server) ->
         server.play(action)
         with contextlib.suppress(TransportError):
             post(transport, server.url, cancel=token, timeout_s=0.1)
-    assert not token._registrations
+    assert not token._watchers
 
 
 def test_w28_blanks_that_keep_the_connection_alive_do_not_stretch_the_deadline(

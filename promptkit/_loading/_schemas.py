@@ -138,6 +138,10 @@ class SchemaStore:
                 self._warm[key] = _Warm(schema, files, compiled)
         return compiled
 
+    def names(self) -> list[str]:
+        """Return the names of all schema files under the root, sorted; the files themselves are not read."""
+        return sorted(self._root.walk(_SUFFIXES))
+
     def _is_current(self, warm: _Warm) -> bool:
         try:
             return all(self._files.get(name) is document for name, document in warm.files)

@@ -143,6 +143,8 @@ def _encode_message(message: Message) -> dict[str, Json]:
         return {"role": message.role, "content": message.content}
     parts: list[Json] = [{"type": "text", "text": message.content}] if message.content else []
     for image in message.images:
+        if image.data is None:
+            raise InvalidRequestError("an image that was read back from a form without its bytes cannot be sent")
         uri = f"data:{image.media_type};base64,{base64.b64encode(image.data).decode('ascii')}"
         parts.append({"type": "image_url", "image_url": {"url": uri}})
     return {"role": message.role, "content": parts}

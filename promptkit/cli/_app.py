@@ -17,6 +17,9 @@ from promptkit.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+NOTABLE_S = 0.1
+"""A wait shorter than this is not worth a word."""
+
 SETTABLE = (*NUMBER_FIELDS, "model", "timeout_s")
 
 
@@ -146,7 +149,7 @@ def run(
 
 def _tell(event: AttemptEvent) -> None:
     text = f"attempt {event.number} ({event.kind}): {event.outcome} after {event.generation_s:.1f} s"
-    if event.queued_s >= 0.1:
+    if event.queued_s >= NOTABLE_S:
         text += f", queued {event.queued_s:.1f} s"
     if event.usage is not None and event.usage.total_tokens is not None:
         text += f", {event.usage.total_tokens} tokens"
@@ -199,7 +202,7 @@ def _print_prepared(prepared: PreparedRun, *, as_json: bool, with_content: bool)
         click.echo(f"\n--- {message.role} ---")
         click.echo(message.content, nl=not message.content.endswith("\n"))
         for image in message.images:
-            click.echo(f"[image: {image.media_type}, {len(image.data)} bytes, {image.sha256}]")
+            click.echo(f"[image: {image.media_type}, {image.sha256}]")
 
 
 @app.command()
@@ -249,9 +252,9 @@ def schema() -> None:
 @click.argument("spec", metavar="MODULE:CLASS")
 def generate(spec: str) -> None:
     """Print the JSON Schema of an attrs class, a dataclass or a TypedDict, so that file and class cannot drift."""
-    from promptkit._typed import json_schema_of, load_class
+    from promptkit._class_schemas import class_named, json_schema_of
 
     with reported():
         if ":" not in spec:
             raise ConfigError(f"schema generate takes module:Class, as in myapp.records:Invoice; not {spec!r}")
-        click.echo(json.dumps(json_schema_of(load_class(spec)), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(json_schema_of(class_named(spec)), ensure_ascii=False, indent=2))

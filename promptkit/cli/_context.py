@@ -163,7 +163,7 @@ def _value(name: str, value: str, kind: str) -> Any:
 def _read(name: str, path: str) -> bytes:
     try:
         if path == "-":
-            return click.get_binary_stream("stdin").read()
+            return sys.stdin.buffer.read()
         return Path(path).read_bytes()
     except OSError as exc:
         raise click.UsageError(f"-i {name}: {path!r} cannot be read: {exc.strerror}") from exc
@@ -175,7 +175,7 @@ def interruptible() -> Iterator[CancelToken]:
     token = CancelToken()
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def cancel(number: int, frame: object) -> None:
+    def cancel(number: int, _frame: object) -> None:
         for each, handler in previous.items():
             signal.signal(each, handler)
         token.cancel(signal.Signals(number).name)

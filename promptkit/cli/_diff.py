@@ -86,5 +86,7 @@ def _messages(before: list[Form], after: list[Form]) -> Iterator[str]:
             yield from _changed(old, new, ("content_hash",), f"message {number} ")
             continue
         yield f"message {number} ({new.get('role')}):"
-        diff = difflib.unified_diff(old["content"].splitlines(), new["content"].splitlines(), "a", "b", n=1, lineterm="")
+        diff = difflib.unified_diff(
+            old["content"].splitlines(), new["content"].splitlines(), "a", "b", n=1, lineterm=""
+        )
         yield from (f"  {line}" for line in list(diff)[2:])
