@@ -12,7 +12,7 @@ Guarantees:
 """
 
 # Descriptors and real paths are handled here, and a Path costs more than the call on the warm path.
-# ruff: noqa: PTH109, PTH112, PTH114, PTH116, PTH117, PTH118, PTH208
+# ruff: noqa: PTH109, PTH110, PTH112, PTH114, PTH116, PTH117, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from attrs import frozen
 
@@ -31,7 +31,6 @@ from promptkit.errors import ConfigError
 MAX_NAME: Final = 1024
 """Longest relative name, in characters."""
 
-_MAX_FOLDERS: Final = 10_000
 _MAX_TRIES: Final = 20
 """How often a read starts again because the file was replaced under it."""
 
@@ -83,10 +82,10 @@ _NAME_FAULTS: Final = tuple(
 )
 
 
-def name_fault(name: str) -> str | None:
+def name_fault(name: str, *, limit: int = MAX_NAME) -> str | None:
     """Say what keeps ``name`` from being a relative path below some root, or None when nothing does."""
-    if len(name) > MAX_NAME:
-        return f"it is longer than {MAX_NAME} characters"
+    if len(name) > limit:
+        return f"it is longer than {limit} characters"
     if _PLAIN_NAME.fullmatch(name):
         return None
     return next((fault for pattern, fault in _NAME_FAULTS if pattern.search(name)), None)
@@ -103,8 +102,7 @@ class Content:
     signature: Signature
 
 
-@frozen
-class Signature:
+class Signature(NamedTuple):
     """What ``stat`` tells of a file's state; equal while the file stays as it was."""
 
     device: int
@@ -131,7 +129,7 @@ class Root:
         given: object = path
         if isinstance(path, os.PathLike):
             given = os.fspath(path)
-        if not isinstance(given, str) or not given.strip() or "\0" in given:
+        if not isinstance(given, str) or not given.strip() or not _is_encodable(given):
             raise ConfigError(f"the {kind} root must be the path of a folder, not {describe(given)}")
         self.path = given
         """The root as it was given, for messages."""
@@ -196,7 +194,7 @@ class Root:
         top = os.path.realpath(self._base)
         seen = {top}
         folders = [""]
-        while folders and len(seen) <= _MAX_FOLDERS:
+        while folders:
             folder = folders.pop()
             try:
                 entries = list(os.scandir(os.path.join(top, folder)))
@@ -224,7 +222,7 @@ class Root:
 
     def _is_spelt_so(self, name: str) -> bool:
         """False when a file system that folds case would find ``name`` under another spelling."""
-        if self.stat(name.swapcase()) is None:
+        if not os.path.exists(self._join(name.swapcase())):
             return True
         folder = self._base
         for part in name.split("/"):
@@ -272,6 +270,14 @@ class Root:
             return Content(data, signature)
         finally:
             os.close(descriptor)
+
+
+def _is_encodable(path: str) -> bool:
+    """True for a path that the system can be asked for."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_inside(real: str, top: str) -> bool:

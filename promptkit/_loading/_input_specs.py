@@ -6,6 +6,7 @@ are of its type and within its bounds. A schema that refines it is not looked in
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -62,6 +63,9 @@ def read_inputs(report: Report, top: Section) -> dict[str, InputSpec]:
 def _name_fault(name: str) -> str | None:
     if not name.isidentifier():
         return "a name has letters, digits and _ in it, and does not begin with a digit"
+    if unicodedata.normalize("NFKC", name) != name:
+        # Jinja makes Python names of them, and Python takes all forms of a name for the same.
+        return "it is not in Unicode's normal form NFKC; type it anew"
     if name in RESERVED_NAMES:
         return "templates use this name themselves"
     return None
@@ -89,7 +93,7 @@ def _input(report: Report, name: str, item: Item) -> InputSpec | None:
     return InputSpec(
         name=name,
         type=kind,
-        is_required=not has_default if required is None else required and not has_default,
+        is_required=required is not False and not has_default,
         has_default=has_default,
         default=default,
         choices=choices,
@@ -126,13 +130,13 @@ class _Values:
             return None
         if not items:
             self._report.tell(self._section.place_of("choices"), f"{self._section.label('choices')} is empty")
-        values: list[Json] = []
+        values: dict[Json, None] = {}
         for item in items:
             if not self._fits(item):
                 continue
             if item.node.value in values:
                 self._report.tell(item.node.place, f"{item.label}: {shown(item.node)} stands twice")
-            values.append(item.node.value)
+            values[item.node.value] = None
         return tuple(values)
 
     def default(self, choices: tuple[Json, ...] | None) -> tuple[bool, Json]:

@@ -6,18 +6,20 @@ Guarantees: a name is case-exact and never leads outside its root; one name has 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from promptkit._fields import describe, nearest
 from promptkit._loading._cache import FileCache
-from promptkit._loading._files import FileMissingError, FileRefusedError, Root, name_fault
+from promptkit._loading._files import MAX_NAME, FileMissingError, FileRefusedError, Root, name_fault
 from promptkit._loading._yaml import MAX_BYTES
 from promptkit._types import Problem
 from promptkit.errors import DocumentError, InvalidRequestError, UnknownNameError
 
 SUFFIXES: Final = (".yaml", ".yml")
+_MAX_NAME: Final = MAX_NAME - max(map(len, SUFFIXES))
 _MAX_LISTED: Final = 10
 
 _DefinitionT = TypeVar("_DefinitionT")
@@ -45,37 +47,41 @@ class DefinitionStore(Generic[_DefinitionT]):
         """
         if not isinstance(name, str):
             raise InvalidRequestError(f"a {self._kind} is named by a string, not {describe(name)}")
-        if fault := name_fault(name):
+        if fault := name_fault(name, limit=_MAX_NAME):
             raise UnknownNameError(
                 f"{name[:80]!r} cannot name a {self._kind}: {fault}; a name is the file's path below the "
                 f"{self._kind} root {self._root.path!r} without its suffix"
             )
-        file = name + SUFFIXES[0]
+        file = name
+        states: dict[str, os.stat_result | None] = {}
         try:
-            found = [(file, state) for suffix in SUFFIXES if (state := self._root.stat(file := name + suffix))]
+            for suffix in SUFFIXES:
+                file = name + suffix
+                states[file] = self._root.stat(file)
+            found = [file for file, state in states.items() if state is not None]
             if len(found) > 1:
-                raise self._refused(found[0][0], f"{found[1][0]!r} beside it has the same name; keep one of them")
-            file, state = found[0] if found else (name + SUFFIXES[0], None)
-            return self._cache.get(file, state)
-        except FileMissingError as error:
-            raise self._unknown(name) from error
+                raise self._wrong(found[0], f"{found[1]!r} beside it has the same name; keep one of them")
+            for file in found or states:
+                with contextlib.suppress(FileMissingError):
+                    return self._cache.get(file, states[file])
         except FileRefusedError as error:
-            raise self._refused(file, str(error)) from error
+            raise self._wrong(file, str(error)) from error
+        raise self._unknown(name)
 
     def names(self) -> list[str]:
         """Return every name that has a file, sorted; the files themselves are not read."""
         return sorted({file.rpartition(".")[0] for file in self._root.walk(SUFFIXES)})
 
-    def _refused(self, file: str, reason: str) -> DocumentError:
+    def _wrong(self, file: str, reason: str) -> DocumentError:
         return DocumentError([Problem(self._root.shown(file), 0, 0, reason)])
 
     def _unknown(self, name: str) -> UnknownNameError:
         told = f"no {self._kind} is called {name!r} under {self._root.path!r}"
         if not self._root.exists():
             return UnknownNameError(f"{told}: there is no such folder")
-        if name.endswith(SUFFIXES) and self._root.stat(name) is not None:
-            return UnknownNameError(f"{told}; did you mean {name.rpartition('.')[0]}? A name has no suffix")
         known = self.names()
+        if name.endswith(SUFFIXES) and name.rpartition(".")[0] in known:
+            return UnknownNameError(f"{told}; did you mean {name.rpartition('.')[0]!r}? A name has no suffix")
         if hint := nearest(name, known):
             return UnknownNameError(told + hint)
         some = ", ".join(known[:_MAX_LISTED]) + (", …" if len(known) > _MAX_LISTED else "")

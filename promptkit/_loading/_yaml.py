@@ -326,7 +326,7 @@ class _Loader:
         if node.is_bad:
             return None
         if not isinstance(node.value, str):
-            self._tell(place, f"a key must be a string; quote {node.raw or 'it'}" if node.raw else "a key is empty")
+            self._tell(place, f"a key must be a string; quote {node.raw}" if node.raw else "a key is empty")
             return None
         return node.value
 

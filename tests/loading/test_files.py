@@ -343,7 +343,7 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
 # ------------------------------------------------------------------------------------------------ roots
 
 
-@pytest.mark.parametrize("path", ["", "  ", "a\0b", 3, None, b"x", object()])
+@pytest.mark.parametrize("path", ["", "  ", "a\0b", "\ud800", 3, None, b"x", object()])
 def test_a_root_that_is_no_path_is_refused(path: object) -> None:
     """What cannot be a folder's path is a mistake in the configuration."""
     with pytest.raises(ConfigError, match="the schema root must be the path of a folder"):
@@ -428,6 +428,12 @@ def test_names_are_case_exact_where_the_disk_folds_case(root: Path, monkeypatch:
     assert read(root, "a.yaml") == b"a"
     with pytest.raises(FileMissingError):
         read(root, "A.YAML")
+
+
+def test_a_broken_neighbour_of_another_case_does_no_harm(root: Path) -> None:
+    """Only the file that is asked for is judged."""
+    (root / "A.YAML").symlink_to("A.YAML")
+    assert read(root, "a.yaml") == b"a"
 
 
 def test_two_files_that_differ_in_case_are_two_files(root: Path) -> None:

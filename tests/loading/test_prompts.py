@@ -400,6 +400,19 @@ def test_a_name_that_no_template_can_use_is_refused(name: str) -> None:
     assert "cannot be the name of an input" in problem(MESSAGES + f'inputs: {{"{name}": {{type: string}}}}\n')
 
 
+@pytest.mark.parametrize("name", ["\ufb01t", "gro\u0308\u00dfe", "x\u2102"])
+def test_a_name_with_two_spellings_is_refused(name: str) -> None:
+    """A ligature, a letter and its accent apart, a letter of another style: Python takes them for other names."""
+    assert "normal form NFKC" in problem(MESSAGES + f'inputs: {{"{name}": {{type: string}}}}\n')
+
+
+def test_many_choices_take_no_time() -> None:
+    """Each is looked up, not compared with all others."""
+    choices = ", ".join(f"c{number}" for number in range(20_000))
+    spec = parse(MESSAGES + f"inputs: {{n: {{type: string, choices: [{choices}]}}}}\n").inputs["n"]
+    assert len(spec.choices or ()) == 20_000
+
+
 @pytest.mark.parametrize("name", sorted(_input_specs.RESERVED_NAMES))
 def test_a_name_that_templates_use_themselves_is_refused(name: str) -> None:
     """Such an input could not be reached, or would hide what templates rely on."""

@@ -81,7 +81,7 @@ def test_an_unknown_name_offers_the_nearest(tmp_path: Path) -> None:
 def test_a_name_with_its_suffix_is_told_to_leave_it_out(tmp_path: Path) -> None:
     """A path is not a name."""
     write(tmp_path / "a.yaml", PROMPT)
-    assert "did you mean a? A name has no suffix" in unknown(PromptStore(tmp_path), "a.yaml")
+    assert "did you mean 'a'? A name has no suffix" in unknown(PromptStore(tmp_path), "a.yaml")
 
 
 def test_an_unknown_name_lists_what_there_is(tmp_path: Path) -> None:
@@ -94,6 +94,31 @@ def test_an_unknown_name_lists_what_there_is(tmp_path: Path) -> None:
         write(tmp_path / "prompts" / f"p{number:02}.yaml", PROMPT)
     assert "there are p00, p01, " in unknown(store, "zebra")
     assert unknown(store, "zebra").endswith("p09, …")
+
+
+def test_a_name_with_a_suffix_that_has_no_file_is_unknown(tmp_path: Path) -> None:
+    """Whatever else of that name is broken."""
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    write(tmp_path / "a.yaml", PROMPT)
+    assert "did you mean 'loop'" in unknown(PromptStore(tmp_path), "loop.yaml")
+    assert "no prompt is called 'zebra.yaml'" in unknown(PromptStore(tmp_path), "zebra.yaml")
+
+
+def test_the_longest_name_is_unknown_like_any_other(tmp_path: Path) -> None:
+    """The suffix counts, so that a name which passes can be looked up."""
+    longest = "a/" * 509 + "x"
+    assert "no prompt is called" in unknown(PromptStore(tmp_path), longest)
+    assert "it is longer than 1019 characters" in unknown(PromptStore(tmp_path), longest + "x")
+
+
+def test_a_link_to_nothing_is_told_with_either_suffix(tmp_path: Path) -> None:
+    """It is listed, and wrong."""
+    (tmp_path / "a.yaml").symlink_to("gone")
+    (tmp_path / "b.yml").symlink_to("gone")
+    store = PromptStore(tmp_path)
+    for name in store.ids():
+        with pytest.raises(DocumentError, match="it is a symlink that leads nowhere"):
+            store.load(name)
 
 
 def test_names_are_case_exact(tmp_path: Path) -> None:
