@@ -22,6 +22,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 _MAX_POSITIONS: Final = 400
 _MAX_PAIRS: Final = 20_000
+_ENDLESS: Final = 1_000
 _UNROLLED: Final = 3
 
 
@@ -167,8 +168,32 @@ def _intersects(left: Ranges, right: Ranges) -> bool:
     return False
 
 
-def degree_of(node: Node) -> int | None:
-    """Return the power of the text's length that matching may take, 0 for none; None when it is exponential."""
+def degree_of(node: Node, *, is_anchored: bool = False) -> int | None:
+    """Return the power of the text's length that matching may take, 0 for none; None when it is exponential.
+
+    ``is_anchored`` says that matching starts in one place; otherwise that is read off a ``^`` at the front.
+    """
+    items: list[Node] = list(node.items) if isinstance(node, Sequence) else [node]
+    powers = [0]
+    while items and isinstance(first := items[0], Assertion):
+        del items[0]
+        is_anchored |= first.text == "^"
+        if first.inner is not None:
+            powers.append(_or_endless(degree_of(first.inner, is_anchored=True)))
+    is_anchored |= bool(items) and _is_anchored(items[0])
+    powers.append(_or_endless(_degree_behind(_without_tail(items))))
+    degree = max(powers)
+    if degree >= _ENDLESS:
+        return None
+    return degree + 1 if degree and not is_anchored else degree
+
+
+def _or_endless(degree: int | None) -> int:
+    return _ENDLESS if degree is None else degree
+
+
+def _degree_behind(node: Node) -> int | None:
+    """The same for an expression that is tried in one place, its look-arounds counted wherever they stand."""
     automaton = _Automaton()
     try:
         automaton.add(node)
@@ -178,14 +203,25 @@ def degree_of(node: Node) -> int | None:
     if automaton.is_exponential or graph.is_exponential():
         return None
     degree = graph.longest_chain()
-    if degree and not _is_anchored(node):
-        degree += 1
     for inner in automaton.lookarounds:
-        below = degree_of(inner)
+        below = degree_of(inner, is_anchored=True)
         if below is None:
             return None
-        degree += below
+        degree += below + 1
     return degree
+
+
+def _without_tail(items: list[Node]) -> Node:
+    """Return the expression without the repeats at its end that cannot fail: what they match is a match already."""
+    while items:
+        last = items.pop()
+        if not isinstance(last, Loop) or not isinstance(last.inner, Chars):
+            items.append(last)
+            break
+        if last.low:
+            items.append(Loop(last.inner, last.low, last.low, last.is_lazy))
+            break
+    return Sequence(tuple(items))
 
 
 def _is_anchored(node: Node) -> bool:

@@ -21,10 +21,12 @@ What is kept from it, and how:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
+from itertools import count
 from typing import Any, Final, NoReturn
 
 import fastjsonschema
@@ -35,6 +37,12 @@ from promptkit._loading._formats import FORMATS
 from promptkit._loading._patterns import Pattern
 from promptkit._loading._translation import Core, Node
 
+MAX_STEPS: Final = 100_000
+"""Most evaluations of definitions that refer to themselves in one check: less than a second."""
+_STEPS: Final = "steps"
+_MAX_BITS: Final = 1024
+_EXACT: Final = Context(prec=1300)
+"""Enough digits for the quotient of any two doubles and integers of `_MAX_BITS`: it has 633 before the point."""
 _MAX_BLOCKS: Final = 6
 """Deepest nesting of loops and tries in one generated function; Python's compiler takes twenty."""
 _MAX_INLINED: Final = 10
@@ -42,18 +50,11 @@ _MAX_INLINED: Final = 10
 _DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 _BLOCKS: Final = frozenset(
     {
-        "anyOf",
-        "oneOf",
-        "not",
-        "if",
-        "propertyNames",
-        "items",
-        "additionalItems",
-        "patternProperties",
-        "additionalProperties",
+        "anyOf", "oneOf", "not", "if", "then", "else", "propertyNames",
+        "items", "additionalItems", "patternProperties", "additionalProperties",
     }
-)
-_APPLICATORS: Final = _BLOCKS | {"allOf", "then", "else", "properties", "dependencies"}
+)  # fmt: skip
+_APPLICATORS: Final = _BLOCKS | {"allOf", "properties", "dependencies"}
 
 Function = Callable[..., Any]
 _Maker = Callable[[Mapping[str, Any]], Function]
@@ -85,18 +86,25 @@ class Check:
     """A compiled schema. Safe for any number of threads."""
 
     _function: Function
+    _formats: dict[str, Any]
+    _is_counted: bool
 
-    def is_valid(self, value: Json) -> bool:
-        """Tell whether the schema accepts ``value``. Raises `ValueFaultError` where that cannot be told."""
+    def fault(self, value: Json) -> str | None:
+        """Return what is wrong with ``value`` in a few words, None when the schema accepts it.
+
+        Raises `ValueFaultError` where that cannot be told.
+        """
+        # The formats are handed from function to function, so they can carry the steps of this one check.
+        formats = {**self._formats, _STEPS: count(1)} if self._is_counted else self._formats
         try:
-            self._function(value)
-        except fastjsonschema.JsonSchemaValueException:
-            return False
+            self._function(value, formats)
+        except fastjsonschema.JsonSchemaValueException as error:
+            return error.message
         except RecursionError as error:
             raise ValueFaultError("nested too deeply to be checked") from error
-        except (ArithmeticError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
             raise ValueFaultError("not JSON data that can be checked, such as a number that is not finite") from error
-        return True
+        return None
 
 
 def compile_core(core: Core) -> Check:
@@ -109,7 +117,8 @@ def compile_core(core: Core) -> Check:
         )
     except (fastjsonschema.JsonSchemaDefinitionException, SyntaxError, RecursionError, MemoryError) as error:
         raise CompilationFaultError(f"it is too deeply nested or too large to be compiled ({error})"[:200]) from error
-    names = (function.func if isinstance(function, partial) else function).__globals__
+    function = function.func if isinstance(function, partial) else function
+    names = function.__globals__
     for name, maker in builder.natives.items():
         generated = _function_name(name)
         if generated not in names:
@@ -117,7 +126,7 @@ def compile_core(core: Core) -> Check:
                 f"fastjsonschema {fastjsonschema.VERSION} names its functions otherwise than expected; use 2.22.3"
             )
         names[generated] = maker(names)
-    return Check(function)
+    return Check(function, builder.formats, bool(core.counted))
 
 
 def _function_name(definition: str) -> str:
@@ -136,12 +145,17 @@ class _Builder:
         self._patterns: dict[Pattern, str] = {}
 
     def document(self) -> dict[str, Json]:
-        root = self.node(self.core.definitions[self.core.root["$ref"]], 0, 0)
+        name = self.core.root["$ref"]
+        root = self.definition(name, self.core.definitions[name])
         while self._waiting:
             name, node = self._waiting.pop()
-            self.definitions[name] = self.node(node, 0, 0)
+            self.definitions[name] = self.definition(name, node)
         schema = root if isinstance(root, dict) else {"allOf": [root]}
         return {"$schema": _DIALECT, **schema, "definitions": self.definitions}
+
+    def definition(self, name: str, node: Node) -> Json:
+        made = self.node(node, 0, 0)
+        return {"allOf": [self.native(_step), made]} if name in self.core.counted else made
 
     def reference(self, name: str, node: Node) -> dict[str, Json]:
         if name not in self.definitions:
@@ -176,8 +190,8 @@ class _Builder:
                 made[keyword] = self.applied(keyword, value, (depth + 1, blocks + (keyword in _BLOCKS)))
             else:
                 self.asserted(keyword, value, made, extra)
-        if "patternProperties" in node:
-            limit = min(pattern.max_length for pattern in node["patternProperties"])
+        limit = min((pattern.max_length for pattern in node.get("patternProperties", ())), default=sys.maxsize)
+        if limit < sys.maxsize:
             # In allOf, which is held against the value before patternProperties is.
             extra.append(self.native(lambda _: _short_names(limit)))
         if "contains" in node:
@@ -264,6 +278,8 @@ def _fail(message: str) -> NoReturn:
 
 def _bounded(pattern: Pattern) -> Callable[[str], bool]:
     search, limit = pattern.regex.search, pattern.max_length
+    if limit == sys.maxsize:
+        return search  # type: ignore[return-value]  # a match is true
 
     def match(text: str) -> bool:
         if len(text) > limit:
@@ -278,6 +294,14 @@ def too_long(pattern: Pattern) -> ValueFaultError:
     return ValueFaultError(
         f"a text longer than {pattern.max_length} characters is not matched against the pattern {pattern.source[:60]}"
     )
+
+
+def _step(_: Mapping[str, Any]) -> Function:
+    def check(_: object, custom_formats: Mapping[str, Iterator[int]], *__: object) -> None:
+        if next(custom_formats[_STEPS]) > MAX_STEPS:
+            raise ValueFaultError("the schema's references multiply over it and would take too long")
+
+    return check
 
 
 def _short_names(limit: int) -> Function:
@@ -299,11 +323,9 @@ def is_multiple(value: float, factor: float) -> bool:
         return value % factor == 0
     if not isinstance(value, int) and not math.isfinite(value):
         raise ValueFaultError("a number that is not finite cannot be checked against multipleOf")
-    return (_exact(value) / _exact(factor)).denominator == 1
-
-
-def _exact(value: float) -> Fraction:
-    return Fraction(value) if isinstance(value, int) else Fraction(Decimal(repr(value)))
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return (value / Fraction(Decimal(repr(factor)))).denominator == 1
+    return not _EXACT.remainder(Decimal(repr(value)), Decimal(repr(factor)))
 
 
 def _multiple(factor: float) -> Function:
@@ -322,16 +344,16 @@ def _counting(name: str, low: int, high: int | None) -> _Maker:
             if not isinstance(data, (list, tuple)):
                 return
             function = names[generated]
-            count = 0
+            found = 0
             for item in data:
                 try:
                     function(item, custom_formats)
                 except fastjsonschema.JsonSchemaValueException:
                     continue
-                count += 1
-                if high is not None and count > high:
+                found += 1
+                if high is not None and found > high:
                     break
-            if count < low or (high is not None and count > high):
+            if found < low or (high is not None and found > high):
                 _fail("contains another number of items")
 
         return check

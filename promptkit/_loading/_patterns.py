@@ -75,7 +75,11 @@ class PatternFaultError(ValueError):
 
 @frozen(eq=False)
 class Pattern:
-    """A pattern ready to run. ``max_length``: longest text, in characters, that it is quick on."""
+    """A pattern ready to run.
+
+    ``max_length``: longest text, in characters, that it is quick on; ``sys.maxsize`` when its time grows with
+    the text's length alone.
+    """
 
     source: str
     regex: re.Pattern[str]
@@ -107,7 +111,7 @@ def translate(source: str) -> Pattern:
         regex = re.compile(_emit(node))
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternFaultError(f"the pattern has no exact form here: {error}") from error
-    return Pattern(source, regex, int(_MAX_STEPS ** (1 / degree)) if degree > 1 else 1_000_000)
+    return Pattern(source, regex, int(_MAX_STEPS ** (1 / degree)) if degree > 1 else sys.maxsize)
 
 
 # ---------------------------------------------------------------------------------------------- characters
@@ -389,7 +393,7 @@ def _emit(node: Node) -> str:
         case Alternatives(options):
             return f"(?:{'|'.join(map(_emit, options))})"
         case Loop(inner, low, high, is_lazy):
-            count = f"{{{low},{'' if high is None else high}}}"
-            return f"(?:{_emit(inner)}){count}{'?' if is_lazy else ''}"
+            body = _emit(inner) if isinstance(inner, Chars) else f"(?:{_emit(inner)})"
+            return f"{body}{{{low},{'' if high is None else high}}}{'?' if is_lazy else ''}"
         case Assertion(text, inner):
             return text if inner is None else f"{text}{_emit(inner)})"

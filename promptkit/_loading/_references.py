@@ -11,6 +11,7 @@ difference that a path that climbs above the root is refused instead of being cu
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -19,7 +20,7 @@ from urllib.parse import unquote
 from attrs import field, frozen
 
 from promptkit._definitions import NOWHERE, Place
-from promptkit._fields import FrozenDict, Json
+from promptkit._fields import FrozenDict, Json, describe
 from promptkit._loading._dialects import DIALECTS, MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape, dialect_of
 from promptkit._loading._schema_lint import faults
 from promptkit._types import Problem
@@ -33,7 +34,10 @@ MAX_DEPTH: Final = 100
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 MAX_NODES: Final = 50_000
 MAX_FAULTS: Final = 50
+MAX_BITS: Final = 1024
+"""Largest integer in a schema: what a double reaches to."""
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(\?[^#]*)?(?:#(.*))?", re.DOTALL)
 
 
@@ -46,7 +50,7 @@ class Document:
     """One schema document: a file, or what stands in a prompt file.
 
     ``name`` is shown in messages. ``positions`` gives the place of a value by its JSON Pointer, as far as it
-    is known; ``place`` is that of the whole.
+    is known; ``place`` is that of the whole. ``value`` is frozen, and `data_fault` has found none in it.
     """
 
     name: str
@@ -170,9 +174,6 @@ class Registry:
         self.documents[document.uri] = document
         root = Schema(document.value, document, (), document.uri, document.dialect, document.is_format_checked)
         self._resources.setdefault(document.uri, root)
-        if fault := _size_fault(document.value):
-            self.problems.append(document.problem(fault[0], fault[1]))
-            return root
         self._scan(root)
         return self._schemas[root.key]
 
@@ -393,22 +394,37 @@ def _shown(resource: str, root: Schema) -> str:
     return f"{root.document.name}" if resource == root.document.uri else resource[:120]
 
 
-def _size_fault(value: Json) -> tuple[tuple[str, ...], str] | None:
-    """Say what makes a document too large, or not plain data, before anything walks it by recursion."""
-    count = 0
+def data_fault(value: Json) -> tuple[tuple[str, ...], str] | None:
+    """Say what in a document is no plain JSON, or too large or deep, before anything walks it by recursion."""
+    found = 0
     stack: list[tuple[Json, tuple[str, ...]]] = [(value, ())]
     while stack:
         item, path = stack.pop()
-        count += 1
+        found += 1
         if len(path) > MAX_DEPTH:
             return path[:3], f"too deeply nested: more than {MAX_DEPTH} levels; move parts to $defs and refer to them"
-        if count > MAX_NODES:
+        if found > MAX_NODES:
             return (), f"too large: more than {MAX_NODES} values"
         if isinstance(item, Mapping):
             for name, below in item.items():
                 if not isinstance(name, str):
-                    return path, f"a key must be a string, not {type(name).__name__}; quote it"
+                    return path, f"a key must be a string, not {describe(name)}; quote it"
+                if _SURROGATE.search(name):
+                    return path, "a key has half of a surrogate pair, which is no character"
                 stack.append((below, (*path, name)))
         elif isinstance(item, (list, tuple)):
             stack.extend((below, (*path, str(index))) for index, below in enumerate(item))
+        elif fault := _scalar_fault(item):
+            return path, fault
     return None
+
+
+def _scalar_fault(value: Json) -> str | None:
+    if isinstance(value, str):
+        return "a text has half of a surrogate pair, which is no character" if _SURROGATE.search(value) else None
+    if isinstance(value, (bool, int)) or value is None:
+        return f"a number of more than {MAX_BITS} bits" if value is not None and value.bit_length() > MAX_BITS else None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "a number that is not finite is no JSON value"
+    shown = f" {value}" if hasattr(value, "isoformat") else ""
+    return f"the value{shown} is {describe(value)}, which is no JSON value; quote it"

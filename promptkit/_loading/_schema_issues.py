@@ -39,8 +39,8 @@ class _OutOfStepsError(Exception):
     pass
 
 
-def explain(core: Core, value: Json) -> tuple[Issue, ...]:
-    """Return the issues of an invalid value, in document order as far as the schema has it; () when none is found."""
+def explain(core: Core, value: Json, fault: str) -> tuple[Issue, ...]:
+    """Return the issues of an invalid value, in the schema's order; the check's own words when none is found."""
     explainer = _Explainer(core)
     issues: list[Issue] = []
     try:
@@ -51,7 +51,7 @@ def explain(core: Core, value: Json) -> tuple[Issue, ...]:
                 break
     except (_OutOfStepsError, RecursionError, ValueFaultError):
         pass
-    return tuple(issues)
+    return tuple(issues) or (Issue("", "schema", f"the value does not fit the schema: {_cut(fault, _MAX_LIST)}"),)
 
 
 def pointer_of(path: Path) -> str:
@@ -76,7 +76,7 @@ def excerpt(value: Json, limit: int = MAX_EXCERPT) -> str:
         return f"object with {_some(map(_name, value))}" if value else "an empty object"
     if isinstance(value, (list, tuple)):
         return f"array of {len(value)}" if value else "an empty array"
-    return f"a {type(value).__name__}"
+    return f"a value of the Python type {type(value).__name__}"
 
 
 def _quoted(text: str, limit: int = MAX_EXCERPT) -> str:
@@ -192,6 +192,8 @@ class _Explainer:
         return next(self.issues(node, value, path), None) is None
 
     def issues(self, node: Node, value: Json, path: Path) -> Iterator[Issue]:
+        while not isinstance(node, bool) and "$ref" in node:
+            node = self.core.definitions[node["$ref"]]
         self.steps += 1
         if self.steps > MAX_STEPS or self.depth > _MAX_DEPTH:
             raise _OutOfStepsError
@@ -207,9 +209,6 @@ class _Explainer:
             self.depth -= 1
 
     def of_keywords(self, node: dict[str, Node], value: Json, path: Path) -> Iterator[Issue]:
-        if "$ref" in node:
-            yield from self.issues(self.core.definitions[node["$ref"]], value, path)
-            return
         if "type" in node and not any(_has_type(value, name) for name in node["type"]):
             yield self.of_type(node["type"], value, path)
             return
@@ -277,7 +276,7 @@ class _Explainer:
             ("multipleOf", lambda bound: not is_multiple(value, bound), "a multiple of"),
         ):
             if keyword in node and is_broken(node[keyword]):
-                bound = node[keyword]
+                bound = _json(node[keyword])
                 yield self.issue(path, keyword, f"must be {words} {bound}, got {excerpt(value)}", f"{keyword} {bound}")
 
     # -------------------------------------------------------------------------------------- arrays

@@ -10,18 +10,14 @@ Source beside the standard: OpenAPI 3.0, for the keywords that are its own.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from promptkit._fields import Json, describe
+from promptkit._fields import Json, describe, is_number
 from promptkit._loading._dialects import DIALECTS, DRAFT_04, LATEST, Dialect, Shape
 
 TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
-
-MAX_DIGITS: Final = 400
-"""Longest number in a schema, in decimal digits: more than any double needs."""
 
 _MAX_SHOWN: Final = 60
 
@@ -146,12 +142,6 @@ def _short(text: str) -> str:
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 
-def _is_finite(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) if isinstance(value, float) else value.bit_length() < MAX_DIGITS * 3.32
-
-
 def _as_mapping(keyword: str, shape: Shape, value: Json, dialect: Dialect) -> Faults:
     if not isinstance(value, Mapping):
         yield (), _wrong(keyword, shape, value)
@@ -187,8 +177,6 @@ def _as_values(keyword: str, shape: Shape, value: Json, _: Dialect) -> Faults:
         yield (), _wrong(keyword, shape, value)
     elif not value:
         yield (), f"{keyword} must be {shape.value}: with an empty list nothing would be valid"
-    else:
-        yield from _value_faults(value)
 
 
 def _as_list(keyword: str, shape: Shape, value: Json, _: Dialect) -> Faults:
@@ -197,23 +185,18 @@ def _as_list(keyword: str, shape: Shape, value: Json, _: Dialect) -> Faults:
 
 
 def _as_number(keyword: str, shape: Shape, value: Json, _: Dialect) -> Faults:
-    if not _is_finite(value):
+    if not is_number(value):
         hint = "; leave the quotation marks out" if isinstance(value, str) else ""
-        yield (), _wrong(keyword, shape, value) + (hint or _digits_hint(value))
+        yield (), _wrong(keyword, shape, value) + hint
     elif (shape is Shape.COUNT and (value < 0 or value != int(value))) or (shape is Shape.POSITIVE and value <= 0):
         yield (), f"{keyword} must be {shape.value}"
-
-
-def _digits_hint(value: Json) -> str:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f" that is not finite or has more than {MAX_DIGITS} digits" if is_number else ""
 
 
 def _as_flag(keyword: str, shape: Shape, value: Json, _: Dialect) -> Faults:
     if isinstance(value, bool):
         return
     hint = "; leave the quotation marks out" if isinstance(value, str) else ""
-    if keyword.startswith("exclusive") and _is_finite(value):
+    if keyword.startswith("exclusive") and is_number(value):
         bound = keyword.removeprefix("exclusive").lower()
         hint = f": in draft-04 it is a flag beside {bound}; as a number it is of draft-06 and later"
     yield (), _wrong(keyword, shape, value) + hint
@@ -231,10 +214,6 @@ def _as_text(keyword: str, shape: Shape, value: Json, _: Dialect) -> Faults:
 
 def _as_type(_: str, __: Shape, value: Json, ___: Dialect) -> Faults:
     yield from _type_faults(value)
-
-
-def _as_anything(_: str, __: Shape, value: Json, ___: Dialect) -> Faults:
-    yield from _value_faults(value)
 
 
 _CHECKS: Final[Mapping[Shape, Callable[[str, Shape, Json, Dialect], Faults]]] = MappingProxyType(
@@ -258,7 +237,6 @@ _CHECKS: Final[Mapping[Shape, Callable[[str, Shape, Json, Dialect], Faults]]] = 
         Shape.TEXT: _as_text,
         Shape.PATTERN: _as_text,
         Shape.REFERENCE: _as_text,
-        Shape.ANYTHING: _as_anything,
     }
 )
 """What looks at a keyword's value, as far as that is not a schema, which is looked at by itself."""
@@ -316,21 +294,3 @@ def _type_hint(name: str) -> str:
         return "; write several types as a list"
     known = _TYPE_NAMES.get(name.lower()) or next(iter(difflib.get_close_matches(name.lower(), TYPES, n=1)), None)
     return f", did you mean {known}?" if known else f"; known are {', '.join(TYPES)}"
-
-
-def _value_faults(value: Json, path: tuple[str, ...] = ()) -> Faults:
-    """Yield what in a value (of enum, const, default) is not JSON."""
-    if value is None or isinstance(value, (bool, str)):
-        return
-    if isinstance(value, (int, float)):
-        if not _is_finite(value):
-            yield path, "a number that is not finite or has too many digits is no JSON value"
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _value_faults(item, (*path, name))
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from _value_faults(item, (*path, str(index)))
-    else:
-        shown = f" {value}" if hasattr(value, "isoformat") else ""
-        yield path, f"the value{shown} is {describe(value)}, which is no JSON value; quote it"

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote, unquote
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from promptkit._canonical import sha256_of
 from promptkit._definitions import NOWHERE, Place
@@ -30,7 +30,7 @@ from promptkit._loading._bundling import BundlingFaultError, bundle, strict_obst
 from promptkit._loading._cache import FileCache
 from promptkit._loading._compilation import Check, CompilationFaultError, ValueFaultError, compile_core
 from promptkit._loading._dialects import LATEST, dialect_of
-from promptkit._loading._files import FileMissingError, FileRefusedError, Root
+from promptkit._loading._files import FileMissingError, FileRefusedError, Root, name_fault
 from promptkit._loading._references import (
     MAX_FAULTS,
     ROOT,
@@ -38,6 +38,7 @@ from promptkit._loading._references import (
     ReferenceFaultError,
     Registry,
     Schema,
+    data_fault,
     refuse_address,
 )
 from promptkit._loading._schema_files import parse_schema_file
@@ -76,12 +77,10 @@ class CompiledSchema:
         not changed, and defaults are not filled in.
         """
         try:
-            if self._check.is_valid(value):
-                return ()
+            fault = self._check.fault(value)
         except ValueFaultError as error:
-            return (Issue("", "limit", f"the value cannot be checked: {error}", None),)
-        issues = explain(self._core, value)
-        return issues or (Issue("", "schema", "the value does not fit the schema", None),)
+            return (Issue("", "limit", f"the value cannot be checked: {error}"),)
+        return explain(self._core, value, fault) if fault is not None else ()
 
 
 @frozen(eq=False)
@@ -186,6 +185,8 @@ class SchemaStore:
         if not uri.startswith(ROOT) or uri.startswith(ROOT + "/") or uri == ROOT:
             raise refuse_address(uri)
         name = unquote(uri.removeprefix(ROOT))
+        if fault := name_fault(name):
+            raise ReferenceFaultError(f"{name[:80]!r} cannot be a file under the schema root: {fault}")
         try:
             document = opened[name] = self._files.get(name)
         except FileMissingError as error:
@@ -217,7 +218,10 @@ def _document(value: Json, name: str, uri: str, place: Place, positions: Mapping
     if not isinstance(value, (Mapping, bool)):
         told = f"#: expected a schema, which is a mapping or a boolean, not {describe(value)}"
         raise DocumentError([Problem(name, place.line, place.column, told)])
-    return Document(name, uri, freeze(value), dialect, is_checked, place, positions)
+    document = Document(name, uri, value, dialect, is_checked, place, positions)
+    if fault := data_fault(value):
+        raise DocumentError([document.problem(*fault)])
+    return evolve(document, value=freeze(value))
 
 
 def _in_place(value: Json, path: str, place: Place, positions: Mapping[str, Place] | None) -> Document:

@@ -15,7 +15,7 @@ an issue found there is to be reported under.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -39,12 +39,15 @@ _COUNTS: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperti
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _SINGLES: Final = ("not", "if", "then", "else")
 
+MAX_UNCOUNTED: Final = 16
+"""Most definitions that may go uncounted: two to this power evaluations are quick."""
+
 Scope = tuple[tuple[str, Schema], ...]
 """What dynamic references mean: for each name the outermost schema that has it."""
 
 Place = tuple[Schema, Scope]
-Case = tuple[Node, list[Place], list[Place]]
-"""A branch that may be valid: its condition, and what is valid with it and without it."""
+Case = tuple[list[tuple[Node, list[Place]]], list[Place]]
+"""Branches asked about one after the other: the condition of each and what is valid with it; what is if none is."""
 
 Key = tuple[tuple[str, tuple[str, ...]], tuple[tuple[str, tuple[str, tuple[str, ...]]], ...]]
 
@@ -64,6 +67,8 @@ class Core:
 
     root: Node
     definitions: dict[str, Node]
+    counted: frozenset[str]
+    """The definitions whose evaluations are to be counted: a value can make them multiply."""
     notes: tuple[str, ...]
 
 
@@ -90,7 +95,8 @@ def translate_schema(registry: Registry, root: Schema) -> Core:
     name = translator.define(root, ())
     translator.finish()
     _check_evaluations(translator, name)
-    return Core({"$ref": name}, translator.definitions, tuple(dict.fromkeys(translator.notes)))
+    definitions = translator.definitions
+    return Core({"$ref": name}, definitions, _counted(definitions), tuple(dict.fromkeys(translator.notes)))
 
 
 @frozen
@@ -186,8 +192,9 @@ class _Translator:
             if keyword in value:
                 node[keyword] = self.sub(schema, scope, keyword)
         if "if" not in node:
-            node.pop("then", None)
-            node.pop("else", None)
+            for keyword in ("then", "else"):
+                if node.pop(keyword, None) is not None:
+                    self.note(schema, keyword, f"{keyword} has no effect without if")
         self._arrays(schema, scope, node)
         self._objects(schema, scope, node)
         extra = [
@@ -328,10 +335,12 @@ class _Translator:
             if evaluated.is_all:
                 return True
         if open_cases:
-            condition, if_valid, if_not = open_cases.pop()
-            then = self._cases_of(question, if_valid, open_cases, evaluated, seen)
-            other = self._cases_of(question, if_not, open_cases, evaluated, seen)
-            return then if then == other else {"if": condition, "then": then, "else": other}
+            branches, otherwise = open_cases.pop()
+            node = self._cases_of(question, otherwise, open_cases, evaluated, seen)
+            for condition, places in reversed(branches):
+                then = self._cases_of(question, places, open_cases, evaluated, seen)
+                node = then if then == node else {"if": condition, "then": then, "else": node}
+            return node
         self._cases += 1
         if self._cases > MAX_CASES:
             told = f"{question.keyword} depends on more than {MAX_CASES} combinations of branches"
@@ -371,19 +380,27 @@ class _Translator:
             return always, []
         always += [(child(schema, "allOf", str(i)), scope) for i in range(len(value.get("allOf", ())))]
         sometimes: list[Case] = []
-        for keyword in ("anyOf", "oneOf"):
-            for index in range(len(value.get(keyword, ()))):
-                branch = child(schema, keyword, str(index))
-                sometimes.append(({"$ref": self.define(branch, scope)}, [(branch, scope)], []))
+        branches = {
+            keyword: [child(schema, keyword, str(i)) for i in range(len(value.get(keyword, ())))]
+            for keyword in ("anyOf", "oneOf")
+        }
+        asked = {
+            keyword: [({"$ref": self.define(branch, scope)}, [(branch, scope)]) for branch in found]
+            for keyword, found in branches.items()
+        }
+        sometimes += [([case], []) for case in asked["anyOf"]]
+        if asked["oneOf"]:
+            # Where two are valid the whole is not, whatever is evaluated: the first that is decides.
+            sometimes.append((asked["oneOf"], []))
         if "if" in value:
             condition = child(schema, "if")
             then, other = (
                 [(child(schema, keyword), scope)] if keyword in value else [] for keyword in ("then", "else")
             )
-            sometimes.append(({"$ref": self.define(condition, scope)}, [(condition, scope), *then], other))
+            sometimes.append(([({"$ref": self.define(condition, scope)}, [(condition, scope), *then])], other))
         for name in value.get("dependentSchemas", ()):
             has_it = {"type": ["object"], "required": [name]}
-            sometimes.append((has_it, [(child(schema, "dependentSchemas", name), scope)], []))
+            sometimes.append(([(has_it, [(child(schema, "dependentSchemas", name), scope)])], []))
         return always, sometimes
 
     @staticmethod
@@ -414,6 +431,62 @@ class _Translator:
             self.note(
                 schema, ignored[0], f"{', '.join(ignored)} beside $ref has no effect in {schema.dialect}; use allOf"
             )
+
+
+def _counted(definitions: dict[str, Node]) -> frozenset[str]:
+    """Return the definitions whose evaluations a value can multiply, () when none can.
+
+    That takes references that come back to themselves, or follow each other for long, and somewhere among them
+    a value whose parts are held against more than one of them.
+    """
+    if len(definitions) > MAX_UNCOUNTED:
+        suspects = frozenset(definitions)
+    else:
+        edges = {name: set(_references(node)) for name, node in definitions.items()}
+        reached = {name: set(targets) for name, targets in edges.items()}
+        for _ in definitions:
+            for targets in reached.values():
+                targets.update(*(edges[target] for target in targets))
+        suspects = frozenset(name for name, targets in reached.items() if name in targets)
+    is_multiplying = any(max(_spread(definitions[name], suspects)) > 1 for name in suspects)
+    return suspects if is_multiplying else frozenset()
+
+
+def _spread(node: Node, names: frozenset[str]) -> tuple[int, int]:
+    """Return how often at most one evaluation of ``node`` holds its value, and any part of it, against ``names``."""
+    if isinstance(node, bool):
+        return 0, 0
+    if "$ref" in node:
+        return int(node["$ref"] in names), 0
+    here = below = 0
+    for item in in_place(node):
+        item_here, item_below = _spread(item, names)
+        here, below = here + item_here, below + item_below
+
+    def on(items: Iterable[Node]) -> list[int]:
+        return [max(_spread(item, names)) for item in items]
+
+    def one(keyword: str) -> list[Node]:
+        return [node[keyword]] if keyword in node else []
+
+    items = node.get("items", [])
+    below += max(on([*(items if isinstance(items, list) else [items]), *one("additionalItems")]), default=0)
+    below += max(on([*node.get("properties", {}).values(), *one("additionalProperties")]), default=0)
+    below += sum(on([*node.get("patternProperties", {}).values(), *one("contains")]))
+    return here, below
+
+
+def _references(node: Any) -> Iterator[str]:
+    """Yield the names of the definitions that a node refers to, wherever in it."""
+    if isinstance(node, list):
+        for item in node:
+            yield from _references(item)
+    elif isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for keyword, below in node.items():
+            if keyword not in ("enum", "const"):
+                yield from _references(below)
 
 
 def in_place(node: Node) -> Iterator[Node]:
