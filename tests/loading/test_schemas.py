@@ -115,7 +115,7 @@ def test_a_missing_file_offers_the_nearest(store: SchemaStore, tmp_path: Path) -
     write(tmp_path / "invoice.json", {})
     text = told(store, "invioce.json")
     assert text.startswith("p.yaml:7:3: there is no file 'invioce.json' under the schema root")
-    assert text.endswith("did you mean invoice.json?")
+    assert text.endswith("did you mean 'invoice.json'?")
 
 
 @pytest.mark.parametrize(
