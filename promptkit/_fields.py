@@ -154,9 +154,13 @@ def describe(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name nearest to ``name``, or ``""`` when none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """Return ``"; did you mean 'x'?"`` for the known name nearest to ``name``, or ``""`` when none is near.
+
+    Names that differ in case alone are nearest of all.
+    """
+    folded = {option.casefold(): option for option in known}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f"; did you mean {folded[found[0]]!r}?" if found else ""
 
 
 def is_number(value: object) -> bool:

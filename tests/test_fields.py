@@ -310,5 +310,6 @@ def test_a_bool_is_no_number(value: object, *, number: bool, integer: bool) -> N
 def test_the_nearest_name_is_offered() -> None:
     """A slip of the keyboard gets a hint, another word gets none."""
     assert nearest("temprature", ["temperature", "top_p"]) == "; did you mean 'temperature'?"
+    assert nearest("TOP_P", ["temperature", "top_p"]) == "; did you mean 'top_p'?"
     assert nearest("banana", ["temperature", "top_p"]) == ""
     assert nearest("x", []) == ""

@@ -24,10 +24,11 @@ from promptkit._definitions import (
 from promptkit._fields import FrozenDict, nearest
 from promptkit._loading import _yaml
 from promptkit._loading._execution import COMMON_KEYS, MISNAMED, read_execution
+from promptkit._loading._files import name_fault
 from promptkit._loading._input_specs import read_inputs
 from promptkit._loading._shape import Item, Range, Report, Section, as_schema, as_string, schema_positions
 from promptkit._loading._store import DefinitionStore
-from promptkit._loading._text import MAX_SHOWN
+from promptkit._loading._text import MAX_SHOWN, quote
 from promptkit._types import NO_OVERRIDE, ROLES, ExecutionOverride, Problem
 
 PROMPT_KEYS: Final = ("description", "profile", "inputs", "session", "messages", "output", "execution")
@@ -116,7 +117,7 @@ def parse_prompt(data: bytes, path: str, prompt_id: str) -> PromptDefinition:
         path=path,
         hash=sha256_of_bytes(data),
         description=top.string("description"),
-        profile=top.string("profile"),
+        profile=_profile(report, top),
         inputs=FrozenDict(inputs),
         session=_template(report, top.item("session")),
         messages=_messages(report, top, names),
@@ -126,6 +127,13 @@ def parse_prompt(data: bytes, path: str, prompt_id: str) -> PromptDefinition:
     )
     report.raise_if_any()
     return definition
+
+
+def _profile(report: Report, top: Section) -> str | None:
+    name = top.string("profile")
+    if name is not None and (fault := name_fault(name)):
+        report.tell(top.place_of("profile"), f"profile: {quote(name)} cannot name a profile: {fault}")
+    return name
 
 
 def _template(report: Report, item: Item | None) -> TemplateText | None:

@@ -239,6 +239,10 @@ def test_the_same_text_gives_equal_definitions() -> None:
         (MESSAGES + "description: true\n", 'description must be a string, not a boolean: quote true as "true"'),
         (MESSAGES + "description: [a]\n", "description must be a string, not a list"),
         (MESSAGES + "profile: ''\n", "2:10: profile is empty: give it a value or leave the key out"),
+        (
+            MESSAGES + "profile: ../x\n",
+            '2:10: profile: "../x" cannot name a profile: it contains .. and would lead outside',
+        ),
         (MESSAGES + "session: ~\n", "2:10: session is empty: give it a value or leave the key out"),
         (MESSAGES + "inputs: [a]\n", "2:9: inputs: expected a mapping, got a list"),
         (MESSAGES + "inputs:\n", "2:1: inputs is empty: give it a value or leave the key out"),
