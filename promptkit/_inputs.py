@@ -26,6 +26,7 @@ MAX_ITEMS: Final = 100_000
 MAX_CHARS: Final = 10_000_000
 """Most characters of one run's inputs together."""
 _MAX_POINTER: Final = 200
+_MAX_SHOWN: Final = 5
 _MAX_INTEGER_BITS: Final = 4096  # far above any number in a prompt, far below what Python refuses to print
 
 
@@ -140,7 +141,7 @@ def _refuse_unknown(unknown: list[Any], specs: Mapping[str, InputSpec], prompt: 
     if not isinstance(first, str):
         raise InputError(f"prompt {prompt!r}: names of inputs are strings, not {describe(first)}")
     declared = ", ".join(specs) if specs else "none"
-    shown = ", ".join(repr(name) for name in unknown if isinstance(name, str))
+    shown = ", ".join(repr(name[:_MAX_POINTER]) for name in unknown[:_MAX_SHOWN] if isinstance(name, str))
     raise InputError(
         f"prompt {prompt!r} does not declare the input{'s' if unknown[1:] else ''} {shown}"
         f"{nearest(first, specs)} (declared: {declared})",
@@ -157,8 +158,11 @@ class _FlawError(Exception):
 
     def pointer(self) -> str:
         steps = (str(key).replace("~", "~0").replace("/", "~1") for key in reversed(self.keys))
-        pointer = "".join(f"/{step}" for step in steps)
-        return pointer if len(pointer) <= _MAX_POINTER else pointer[:_MAX_POINTER] + "…"
+        return _shortened("".join(f"/{step}" for step in steps))
+
+
+def _shortened(pointer: str) -> str:
+    return pointer if len(pointer) <= _MAX_POINTER else pointer[:_MAX_POINTER] + "…"
 
 
 class _Check:
@@ -229,7 +233,7 @@ class _Check:
         if not isinstance(value, (list, tuple, Mapping)):
             raise _FlawError(
                 f"is {describe(value)}; inputs are JSON-like values only: "
-                "strings, numbers, booleans, and lists and mappings of them"
+                f"strings, numbers, booleans, and lists and mappings of them{_cure(value)}"
             )
         if depth == 0:
             raise _FlawError(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
@@ -362,11 +366,24 @@ class _Check:
         if issues:
             # an issue's own message may quote the value, so it is not repeated here
             shown = [
-                f"{issue.pointer or '(root)'!s} breaks {issue.keyword!r}"
+                f"{_shortened(issue.pointer)!r} breaks {issue.keyword!r}"
                 + (f" (expected {issue.expected})" if issue.expected else "")
-                for issue in issues[:5]
+                for issue in issues[:_MAX_SHOWN]
             ]
             raise self.error(spec, f"does not fit its schema: {'; '.join(shown)}")
+
+
+_CURES: Final = (
+    ("isoformat", "its isoformat()"),
+    ("model_dump", "its model_dump(mode='json')"),
+    ("tolist", "its tolist()"),
+    ("__dataclass_fields__", "dataclasses.asdict() of it"),
+)
+
+
+def _cure(value: object) -> str:
+    """Say what to pass for an object whose class gives its data in a well-known way; its own code is not asked."""
+    return next((f"; pass {cure}" for name, cure in _CURES if hasattr(type(value), name)), "")
 
 
 def _wanted(spec: InputSpec) -> str:

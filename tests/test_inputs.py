@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import decimal
 import enum
@@ -210,6 +211,28 @@ def test_only_json_like_values_are_taken(value: object) -> None:
     assert "inputs are JSON-like values only" in text
 
 
+@dataclasses.dataclass
+class Point:
+    """Data, and yet no JSON value."""
+
+    x: int = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "cure"),
+    [
+        (dt.date(2026, 1, 1), "its isoformat()"),
+        (Point(), "dataclasses.asdict() of it"),
+        (Point, "dataclasses"),
+        (1j, ""),
+    ],
+)
+def test_what_to_pass_instead_is_said_where_it_is_known(value: object, cure: str) -> None:
+    """For dates, data classes and their like; a class is told from its instances."""
+    text = refusal({"x": [value]}, spec(kind="array"))
+    assert text.endswith(f"of them; pass {cure}" if cure and value is not Point else "of them")
+
+
 def test_subclasses_of_plain_types_become_plain() -> None:
     """So that no method of theirs runs in a template."""
     taken = check({"x": [Word("a"), Level.LOW, Ratio(0.5)]}, spec(kind="array")).values["x"]
@@ -350,8 +373,8 @@ def test_schema_issues_are_told_without_the_value() -> None:
     )
     text = refusal({"x": {"a": PLANTED}}, spec(kind="object", schema="s.json"), schemas=schemas)
     assert text == (
-        "prompt 'a/b': input 'x' does not fit its schema: /a breaks 'pattern' (expected a match of ^a); "
-        "(root) breaks 'required'"
+        "prompt 'a/b': input 'x' does not fit its schema: '/a' breaks 'pattern' (expected a match of ^a); "
+        "'' breaks 'required'"
     )
 
 

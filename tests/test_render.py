@@ -425,6 +425,8 @@ def test_an_optional_input_may_be_tested_and_not_printed(prompts: Prompts) -> No
         ("{{ [x]|map('uper')|join }}", "there is no filter 'uper'"),
         ("{{ [x]|select('od')|list|join }}", "there is no test 'od'; did you mean 'odd'?"),
         ("{{ [x]|selectattr('a', 'equlto', 1)|list|join }}", "there is no test 'equlto'; did you mean 'equalto'?"),
+        ("{{ ['a']|map(x)|join }}", "the name that |map is given must be written out"),
+        ("{{ ['a']|select(*[x])|join }}", "the name that |select is given must be written out"),
         ("{% if x is sting %}{% endif %}", "there is no test 'sting'; did you mean 'string'?"),
         ("{% if false %}{{ x|nope }}{% endif %}", "there is no filter 'nope'"),
         ("{{ 'a' if x }}", "an inline if needs an else"),

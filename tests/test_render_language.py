@@ -61,6 +61,7 @@ def prompts(tmp_path: Path) -> Prompts:
         ("{{ 'yes' if d.l is iterable and d.s is string and d.m is mapping else 'no' }}", "yes"),
         ("{% set x %}a{{ d.s }}{% endset %}{{ x|length }}", "6"),
         ("{% set a, b = 1, 2 %}{{ a }}{{ b }}", "12"),
+        ("{{ d.s.replace('b', 'c', -1) }}", "ac cd"),
         ("{{ d.s|default('x') }} {{ ''|default('x', true) }} {{ 0|d('y', boolean=true) }}", "ab cd x y"),
     ],
 )  # fmt: skip

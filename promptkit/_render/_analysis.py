@@ -69,9 +69,11 @@ def find_faults(tree: nodes.Template, filters: Iterable[str], tests: Iterable[st
         names = [(kind, node.name)]
         if kind == "filter" and node.name in _BY_NAME:
             position = 1 if node.name.endswith("attr") else 0
-            argument = node.args[position] if len(node.args) > position else None
+            argument = node.dyn_args or (node.args[position] if len(node.args) > position else None)
             if isinstance(argument, nodes.Const) and isinstance(argument.value, str):
                 names.append((_BY_NAME[node.name], argument.value))
+            elif argument is not None:
+                faults.append(Fault(node.lineno, f"the name that |{node.name} is given must be written out"))
         for kind_named, name in names:
             if name not in known[kind_named]:
                 cure = nearest(name, (n for n in known[kind_named] if " " not in n))

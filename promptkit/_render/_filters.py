@@ -24,43 +24,12 @@ from jinja2.filters import FILTERS
 from promptkit._fields import describe
 from promptkit._render._limits import MAX_DEPTH, MAX_WIDTH, Budget, TemplateFaultError
 
-_PLAIN: Final = [
-    "abs",
-    "batch",
-    "count",
-    "dictsort",
-    "filesizeformat",
-    "first",
-    "groupby",
-    "items",
-    "last",
-    "length",
-    "list",
-    "map",
-    "max",
-    "min",
-    "reject",
-    "rejectattr",
-    "reverse",
-    "round",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "unique",
-]
-_TEXT: Final = [
-    "capitalize",
-    "center",
-    "lower",
-    "title",
-    "trim",
-    "truncate",
-    "upper",
-    "urlencode",
-    "wordcount",
-    "wordwrap",
-]
+# ruff: noqa: SIM905 - these lists are read as words
+_PLAIN: Final = (
+    "abs batch count dictsort filesizeformat first groupby items last length list map max min reject rejectattr "
+    "reverse round select selectattr slice sort unique".split()
+)
+_TEXT: Final = "capitalize center lower title trim truncate upper urlencode wordcount wordwrap".split()
 _MAX_WRAPPED_CHARS: Final = 100_000  # wrapping one long word is quadratic
 
 
@@ -254,7 +223,7 @@ def _replace(budget: Budget, value: Any, old: Any, new: Any, count: int | None =
     """Return the text with ``old`` replaced by ``new``, everywhere or the first ``count`` times."""
     _present("replace", value)
     text, old, new = printable(value), printable(old), printable(new)
-    times = text.count(old) if count is None else max(0, min(count, text.count(old)))
+    times = text.count(old) if count is None or count < 0 else min(count, text.count(old))
     budget.spend(1, len(text) + times * max(0, len(new) - len(old)))
     return text.replace(old, new, times)
 
@@ -287,9 +256,10 @@ def _integer(budget: Budget, value: Any, default: Any = _MISSING, base: int = 10
     """Return ``value`` as an integer; ``default``, where given, for what is none."""
     _present("int", value)
     _charge(budget, value)
-    for read in (lambda: int(value, base) if isinstance(value, str) else int(value), lambda: int(float(value))):
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return read()
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return int(value, base) if isinstance(value, str) else int(value)
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return int(float(value))
     return _fall_back("int", "an integer", default)
 
 

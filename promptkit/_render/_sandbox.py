@@ -27,104 +27,22 @@ from promptkit._render._limits import Budget, TemplateFaultError
 from promptkit._render._rewrite import tighten
 from promptkit._render._whitespace import without_tag_lines
 
+# ruff: noqa: SIM905 - these lists are read as words
 TESTS: Final = frozenset(
-    [
-        "odd",
-        "even",
-        "divisibleby",
-        "defined",
-        "undefined",
-        "filter",
-        "test",
-        "none",
-        "boolean",
-        "false",
-        "true",
-        "integer",
-        "float",
-        "lower",
-        "upper",
-        "string",
-        "mapping",
-        "number",
-        "sequence",
-        "iterable",
-        "sameas",
-        "in",
-        "==",
-        "eq",
-        "equalto",
-        "!=",
-        "ne",
-        ">",
-        "gt",
-        "greaterthan",
-        ">=",
-        "ge",
-        "<",
-        "lt",
-        "lessthan",
-        "<=",
-        "le",
-    ]
+    "!= < <= == > >= boolean defined divisibleby eq equalto even false filter float ge greaterthan gt in integer "
+    "iterable le lessthan lower lt mapping ne none number odd sameas sequence string test true undefined upper".split()
 )
-GLOBALS: Final = ("range", "namespace", "dict")
+GLOBALS: Final = ("dict", "namespace", "range")
 
-_LIST_METHODS: Final = frozenset({"count", "index"})
-_MAPPING_METHODS: Final = frozenset({"get", "items", "keys", "values"})
+_LIST_METHODS: Final = frozenset("count index".split())
+_MAPPING_METHODS: Final = frozenset("get items keys values".split())
 _TEXT_METHODS: Final = frozenset(
-    [
-        "capitalize",
-        "casefold",
-        "count",
-        "endswith",
-        "find",
-        "index",
-        "isalnum",
-        "isalpha",
-        "isascii",
-        "isdecimal",
-        "isdigit",
-        "islower",
-        "isnumeric",
-        "isspace",
-        "istitle",
-        "isupper",
-        "lower",
-        "lstrip",
-        "partition",
-        "removeprefix",
-        "removesuffix",
-        "rfind",
-        "rindex",
-        "rpartition",
-        "rsplit",
-        "rstrip",
-        "split",
-        "splitlines",
-        "startswith",
-        "strip",
-        "swapcase",
-        "title",
-        "upper",
-    ]
+    "capitalize casefold count endswith find index isalnum isalpha isascii isdecimal isdigit islower isnumeric "
+    "isspace istitle isupper lower lstrip partition removeprefix removesuffix rfind rindex rpartition rsplit rstrip "
+    "split splitlines startswith strip swapcase title upper".split()
 )
 _LOOP_NAMES: Final = frozenset(
-    [
-        "changed",
-        "cycle",
-        "depth",
-        "depth0",
-        "first",
-        "index",
-        "index0",
-        "last",
-        "length",
-        "nextitem",
-        "previtem",
-        "revindex",
-        "revindex0",
-    ]
+    "changed cycle depth depth0 first index index0 last length nextitem previtem revindex revindex0".split()
 )
 _CURES: Final = {
     "format": "write '%.2f'|format(x) instead",
