@@ -10,9 +10,6 @@ import pytest
 
 import promptkit
 
-if not hasattr(promptkit, "Engine"):
-    pytest.skip("the facade comes with the engine", allow_module_level=True)
-
 NAMES = [
     "Artifact",
     "AttemptEvent",
