@@ -24,6 +24,7 @@ from promptkit._fields import (
     is_unicode,
     optional_number,
     optional_text,
+    thaw,
 )
 from promptkit.errors import ConfigError, InvalidRequestError
 
@@ -367,28 +368,33 @@ class GenerateRequest:
     credential_variable: str | None = None
     """Where the credential came from (an environment variable's name), for messages."""
 
+    def rendered_form(self) -> dict[str, Json]:
+        """Return what `rendered_hash` is over, as plain data: the caller's own, and small enough to read.
+
+        Images and the schema stand in it by their hashes.
+        """
+        return {
+            "messages": [
+                {"role": m.role, "content": m.content, "images": [image.sha256 for image in m.images]}
+                for m in self.messages
+            ],
+            "model": self.model,
+            "numbers": {name: thaw(value) for name in NUMBER_FIELDS if (value := getattr(self, name)) is not None},
+            "extra_body": thaw(self.extra_body),
+            "output": {
+                "format": self.output_format,
+                "schema": self.output_schema_hash,
+                "strict": self.is_strict,
+                "structured_output": self.structured_output if self.output_format != "text" else None,
+            },
+        }
+
     def rendered_hash(self) -> str:
         """Return the hash of what this request says: messages, contract, model, numbers and extra body.
 
         Where it goes, on whose credential, and how long it may take are not part of it.
         """
-        return sha256_of(
-            {
-                "messages": [
-                    {"role": m.role, "content": m.content, "images": [image.sha256 for image in m.images]}
-                    for m in self.messages
-                ],
-                "model": self.model,
-                "numbers": {name: value for name in NUMBER_FIELDS if (value := getattr(self, name)) is not None},
-                "extra_body": self.extra_body,
-                "output": {
-                    "format": self.output_format,
-                    "schema": self.output_schema_hash,
-                    "strict": self.is_strict,
-                    "structured_output": self.structured_output if self.output_format != "text" else None,
-                },
-            }
-        )
+        return sha256_of(self.rendered_form())
 
 
 @frozen(kw_only=True)

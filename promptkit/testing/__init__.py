@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from promptkit.testing._replay import RecordingClient, ReplayClient, ReplayError
 from promptkit.testing._scripted import Gate, ScriptedClient, held, late
 
-__all__ = ["Gate", "ScriptedClient", "held", "late"]
+__all__ = ["Gate", "RecordingClient", "ReplayClient", "ReplayError", "ScriptedClient", "held", "late"]
