@@ -51,8 +51,9 @@ def without_tag_lines(source: str) -> str:
 
 def _line(line: list[tuple[str, bool]], newline: str) -> list[str]:
     """Return one line as it is, or, when it is made of tags alone, the tags with the newline inside the last."""
-    tags = [text for text, is_token in line if is_token and not _PRINTING.match(text)]
-    if not tags or not all(text in tags or (not is_token and not text.strip()) for text, is_token in line):
+    tags = [text for text, is_token in line if is_token]
+    is_blank = all(is_token or not text or text.isspace() for text, is_token in line)
+    if not tags or not is_blank or any(map(_PRINTING.match, tags)):
         return [*(text for text, _ in line), newline]
     last = tags[-1]
     return [*tags[:-1], last[:-2], newline, last[-2:]]
