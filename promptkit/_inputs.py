@@ -231,10 +231,7 @@ class _Check:
                 raise _FlawError("is not a finite number, and JSON has no other")
             return float.__float__(value)
         if not isinstance(value, (list, tuple, Mapping)):
-            raise _FlawError(
-                f"is {describe(value)}; inputs are JSON-like values only: "
-                f"strings, numbers, booleans, and lists and mappings of them{_cure(value)}"
-            )
+            raise _FlawError(f"is {describe(value)}{_only_json(value)}")
         if depth == 0:
             raise _FlawError(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
         self.items_left -= len(value)
@@ -381,9 +378,10 @@ _CURES: Final = (
 )
 
 
-def _cure(value: object) -> str:
-    """Say what to pass for an object whose class gives its data in a well-known way; its own code is not asked."""
-    return next((f"; pass {cure}" for name, cure in _CURES if hasattr(type(value), name)), "")
+def _only_json(value: object) -> str:
+    """Say what inputs are, and what to pass for an object whose class gives its data in a well-known way."""
+    cure = next((f"; pass {cure}" for name, cure in _CURES if hasattr(type(value), name)), "")
+    return f"; inputs are JSON-like values only: strings, numbers, booleans, and lists and mappings of them{cure}"
 
 
 def _wanted(spec: InputSpec) -> str:
@@ -395,7 +393,7 @@ def _hint(spec: InputSpec, value: object) -> str:
         return "; numbers are not rounded, pass an int"
     if spec.type == "string" and isinstance(value, (bytes, bytearray, Artifact)):
         return "; decode bytes first, or declare the input's type as file"
-    return ""
+    return "" if isinstance(value, (str, int, float, list, tuple, Mapping)) else _only_json(value)
 
 
 def _never(_: object) -> bool:

@@ -26,7 +26,7 @@ from promptkit._fields import (
     optional_text,
     thaw,
 )
-from promptkit.errors import ConfigError, InvalidRequestError
+from promptkit.errors import ConfigError, InputError, InvalidRequestError
 
 Role = Literal["system", "user", "assistant"]
 ROLES: Final = ("system", "user", "assistant")
@@ -283,10 +283,15 @@ NO_OVERRIDE: Final = ExecutionOverride()
 def _inputs(value: object) -> object:
     if not isinstance(value, Mapping):
         raise InvalidRequestError(f"RunRequest.inputs must be a mapping of names to values, not {describe(value)}")
-    try:
-        return freeze(value)
-    except RecursionError as exc:
-        raise InvalidRequestError("RunRequest.inputs is nested too deeply, or contains itself") from exc
+    if isinstance(value, FrozenDict):
+        return value
+    inputs = {}
+    for name, item in value.items():
+        try:
+            inputs[name] = freeze(item)
+        except RecursionError as exc:
+            raise InputError(f"input {name!r} is nested too deeply, or contains itself", name=name) from exc
+    return FrozenDict(inputs)
 
 
 @frozen

@@ -108,7 +108,7 @@ class Account:
 def test_t11_an_object_with_methods_is_refused(prompts: Prompts, value: object) -> None:
     """Only JSON-like values are taken, at any depth."""
     prompts.write_template("{{ o.delete() }} {{ o.secret }}", {"o": "array" if isinstance(value, list) else "object"})
-    with pytest.raises(InputError, match=r"input 'o'.* an Account") as caught:
+    with pytest.raises(InputError, match=r"input 'o'.* an Account; inputs are JSON-like values only") as caught:
         prompts.inputs({"o": value})
     assert "planted" not in str(caught.value)
 

@@ -349,7 +349,7 @@ def test_inputs_that_contain_themselves_are_refused() -> None:
     """A cycle is an error of the request, not a RecursionError."""
     cycle: dict[str, Any] = {}
     cycle["again"] = cycle
-    with pytest.raises(InvalidRequestError, match="nested too deeply, or contains itself"):
+    with pytest.raises(InvalidRequestError, match="input 'again' is nested too deeply, or contains itself"):
         RunRequest("a", cycle)
 
 
