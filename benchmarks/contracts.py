@@ -121,7 +121,7 @@ def measure(store: SchemaStore, title: str, schema: dict[str, Any], answer: dict
         "  in prose": lambda: validate_output(f"Here you are: {text}\nBye!", **options),
     }
     try:
-        import jsonschema  # noqa: PLC0415  # a peer, for comparison, where it is installed
+        import jsonschema  # a peer, for comparison, where it is installed
     except ImportError:
         pass
     else:
