@@ -449,6 +449,7 @@ def test_every_name_that_is_allowed_can_be_used_in_a_template(name: str) -> None
         ("{format: json, schema: a.json}", "output.schema needs format: json_schema, not json"),
         ("{schema: a.json}", "output.schema needs format: json_schema, not text (the default)"),
         ("{strict: true}", "output.strict needs format: json_schema, not text (the default)"),
+        ("{strict: !x true}", 'tag "!x" is not allowed'),
         ("{strict: no}", 'output.strict: expected true or false, got "no"'),
         ("{strict: 'true'}", 'output.strict: expected true or false, got "true"'),
         ("{format: json_schema, schema: [a]}", "output.schema: expected a schema in place or the name of a schema file, got a list"),

@@ -424,6 +424,7 @@ def test_what_misleads_is_refused(text: str, message: str) -> None:
         ('a: "\\xZZ"\n', "1:7: in double quotes \\ begins an escape"),
         ('a: "\\U00110000"\n', "1:2: what follows here is not valid YAML (the parser failed with ValueError)"),
         ("{a: 1} b\n", "1:8: something follows the end of what this file says"),
+        ("k:\n  a: |\n      b\n  c d\n", '4:3: expected "key: value" on this line'),
         ("a: |x\n  b\n", "1:5: not valid YAML: expected chomping"),
     ],
 )
