@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from promptkit._class_schemas import CLASS_KEY
 from promptkit._fields import Json, freeze, thaw
+from promptkit._loading._addresses import ROOT, pointer_of
 from promptkit._loading._dialects import MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape
-from promptkit._loading._references import ROOT, Registry, Schema, pointer_of
-from promptkit._types import Problem
+from promptkit._loading._references import Registry, Schema, SchemaFaultError
 
 MAX_OBSTACLES: Final = 20
 
@@ -58,16 +58,8 @@ _MAX_PROPERTIES: Final = 5_000
 _MAX_VALUES: Final = 1_000
 
 
-class BundlingFaultError(ValueError):
-    """A schema cannot be sent as one document; ``problem`` says where and why."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
-
-
 def bundle(registry: Registry, root: Schema) -> Json:
-    """Return the whole of ``root`` as one frozen document. Raises `BundlingFaultError`."""
+    """Return the whole of ``root`` as one frozen document. Raises `SchemaFaultError`."""
     if len(registry.documents) == 1 and not root.path:
         return freeze(_unnamed(root.value))
     if root.path:
@@ -127,7 +119,7 @@ def _inlined(registry: Registry, uri: str, root: Schema, names: Mapping[str, str
         if not isinstance(place, dict):
             continue
         if schema.dialect is not root.dialect:
-            raise _fault(
+            raise SchemaFaultError(
                 schema, "$schema", f"a part of {schema.dialect} cannot be sent inside a schema of {root.dialect}"
             )
         if not is_root:
@@ -138,7 +130,9 @@ def _inlined(registry: Registry, uri: str, root: Schema, names: Mapping[str, str
         if is_root and target.document is document:
             continue
         if is_root and schema.base != registry.child(root).base:
-            raise _fault(schema, "$ref", "a schema with an $id of its own cannot refer to a file; remove the $id")
+            raise SchemaFaultError(
+                schema, "$ref", "a schema with an $id of its own cannot refer to a file; remove the $id"
+            )
         home = "" if target.document.uri == root_uri else f"/{_container(root)}/{names[target.document.uri]}"
         place["$ref"] = f"#{home}{_fragment(target.path)}"
     return made
@@ -152,7 +146,9 @@ def _strip(schema: Schema, place: dict[str, Json]) -> None:
     """Take out of an inlined schema what gives it an address, its references being pointers now, and its class."""
     for keyword in ("$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor"):
         if keyword in place and keyword in schema.dialect.keywords:
-            raise _fault(schema, keyword, f"{keyword} in a file that another refers to cannot be sent; use $ref")
+            raise SchemaFaultError(
+                schema, keyword, f"{keyword} in a file that another refers to cannot be sent; use $ref"
+            )
     for keyword in (schema.dialect.id_keyword, "$schema", "$anchor", CLASS_KEY):
         place.pop(keyword, None)
 
@@ -161,10 +157,6 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     for part in path:
         value = value[int(part)] if isinstance(value, list) else value[part]
     return value
-
-
-def _fault(schema: Schema, keyword: str, message: str) -> BundlingFaultError:
-    return BundlingFaultError(schema.document.problem((*schema.path, keyword), message))
 
 
 # ------------------------------------------------------------------------------------------- strict mode

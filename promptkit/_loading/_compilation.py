@@ -33,13 +33,14 @@ import fastjsonschema
 from attrs import frozen
 
 from promptkit._fields import Json, thaw
+from promptkit._loading._core import Core, Node
 from promptkit._loading._formats import FORMATS
 from promptkit._loading._patterns import Pattern
-from promptkit._loading._translation import Core, Node
 
 MAX_STEPS: Final = 100_000
 """Most evaluations of definitions that refer to themselves in one check: less than a second."""
 _STEPS: Final = "steps"
+_MAX_COMPARED: Final = 8
 _MAX_BITS: Final = 1024
 _EXACT: Final = Context(prec=1300)
 """Enough digits for the quotient of any two doubles and integers of `_MAX_BITS`: it has 633 before the point."""
@@ -231,6 +232,11 @@ class _Builder:
                 self.types(value, made, extra)
             case "const":
                 extra.append({"enum": [thaw(value)]})
+            case "enum" if len(value) > _MAX_COMPARED and all(isinstance(item, str) for item in value):
+                # One look into a set instead of a comparison with each.
+                name = f"e{len(self.formats)}"
+                self.formats[name] = frozenset(value).__contains__
+                extra.append({"type": "string", "format": name})
             case "enum":
                 made[keyword] = thaw(value)
             case "pattern":

@@ -5,44 +5,29 @@ opener finds under its root, or it is refused with the address it resolves to. E
 is looked at once, so that a fault is found wherever it stands. What stands under ``const``, ``enum``,
 ``default`` and ``examples`` is data: a ``$ref`` or ``$id`` there means nothing.
 
-A registry belongs to one load in one thread. References are resolved as RFC 3986 section 5 says, with the
-difference that a path that climbs above the root is refused instead of being cut.
+A registry belongs to one load in one thread.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
-from urllib.parse import unquote
 
 from attrs import field, frozen
 
 from promptkit._definitions import NOWHERE, Place
-from promptkit._fields import FrozenDict, Json, describe
-from promptkit._loading._dialects import DIALECTS, MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape, dialect_of
+from promptkit._fields import FrozenDict, Json
+from promptkit._loading._addresses import ReferenceFaultError, pointer_of, resolve, split
+from promptkit._loading._dialects import MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape, dialect_of
 from promptkit._loading._schema_lint import faults
 from promptkit._types import Problem
 
-ROOT: Final = "promptkit-root:/"
-"""Base address of what stands under the schema root."""
-
-MAX_DEPTH: Final = 100
-"""Deepest nesting of mappings and lists in one schema document."""
-
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-MAX_NODES: Final = 50_000
 MAX_FAULTS: Final = 50
-MAX_BITS: Final = 1024
-"""Largest integer in a schema: what a double reaches to."""
+"""Most problems told of one schema."""
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/?#]*))?([^?#]*)(\?[^#]*)?(?:#(.*))?", re.DOTALL)
-
-
-class ReferenceFaultError(ValueError):
-    """A reference leads nowhere, or somewhere it may not lead; ``str()`` says where and what would be right."""
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 @frozen(eq=False)
@@ -89,67 +74,12 @@ class Schema:
         return self.document.uri, self.path
 
 
-def pointer_of(path: tuple[str, ...]) -> str:
-    """Return a path as a JSON Pointer (RFC 6901)."""
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+class SchemaFaultError(ValueError):
+    """A keyword of a schema keeps it from being used; ``problem`` says where and why."""
 
-
-def split(uri: str) -> tuple[str, str]:
-    """Return an address without its fragment, and the fragment with its percent signs read."""
-    head, _, fragment = uri.partition("#")
-    return head, unquote(fragment)
-
-
-def resolve(base: str, reference: str) -> str:
-    """Return where ``reference`` leads from ``base``. Raises `ReferenceFaultError` above the root."""
-    scheme, authority, path, query, fragment = _parts(reference)
-    base_scheme, base_authority, base_path, base_query, _ = _parts(base)
-    if scheme is None:
-        scheme = base_scheme
-        if authority is None:
-            authority = base_authority
-            if not path:
-                path, query = base_path, base_query if query is None else query
-            elif not path.startswith("/"):
-                folder = base_path[: base_path.rfind("/") + 1] or ("/" if base_authority is not None else "")
-                path = folder + path
-    if scheme is not None and (path.startswith("/") or authority is not None):
-        path = _without_dots(path, reference, is_root=f"{scheme}:/" == ROOT and authority is None)
-    return "".join(
-        (
-            f"{scheme}:" if scheme is not None else "",
-            f"//{authority}" if authority is not None else "",
-            path,
-            query or "",
-            f"#{fragment}" if fragment else "",
-        )
-    )
-
-
-def _parts(uri: str) -> tuple[str | None, str | None, str, str | None, str | None]:
-    found = _PARTS.fullmatch(uri)
-    if found is None:  # pragma: no cover - the expression matches every text
-        raise ReferenceFaultError(f"{uri[:80]!r} is no URI reference")
-    scheme, authority, path, query, fragment = found.groups()
-    return scheme, authority, path, query, fragment
-
-
-def _without_dots(path: str, reference: str, *, is_root: bool) -> str:
-    kept: list[str] = []
-    parts = path.split("/")
-    for index, part in enumerate(parts):
-        plain = unquote(part) if is_root else part
-        if plain not in (".", ".."):
-            kept.append(part)
-            continue
-        if plain == "..":
-            if len(kept) > 1:
-                kept.pop()
-            elif is_root:
-                raise ReferenceFaultError(f"the reference {reference[:120]} leads outside the schema root")
-        if index == len(parts) - 1:
-            kept.append("")
-    return "/".join(kept)
+    def __init__(self, schema: Schema, keyword: str, message: str) -> None:
+        super().__init__(message)
+        self.problem = schema.document.problem((*schema.path, keyword), message)
 
 
 class Registry:
@@ -237,9 +167,7 @@ class Registry:
             part = token.replace("~1", "/").replace("~0", "~")
             if isinstance(value, Mapping) and part in value:
                 value = value[part]
-            elif (
-                isinstance(value, (list, tuple)) and re.fullmatch(r"0|[1-9][0-9]{0,8}", part) and int(part) < len(value)
-            ):
+            elif isinstance(value, (list, tuple)) and _INDEX.fullmatch(part) and int(part) < len(value):
                 value = value[int(part)]
             else:
                 known = (
@@ -375,56 +303,5 @@ class Registry:
         )
 
 
-def refuse_address(uri: str) -> ReferenceFaultError:
-    """Return the error for an address that is not under the schema root."""
-    uri = uri.removeprefix(ROOT[:-1])
-    for dialect in DIALECTS:
-        if uri == dialect.uri or uri.startswith(dialect.uri.rpartition("/")[0] + "/meta/"):
-            return ReferenceFaultError(
-                f"the reference resolves to {uri[:200]}, the meta-schema of {dialect}, which is not available"
-            )
-    return ReferenceFaultError(
-        f"the reference resolves to {uri[:200]}: remote references are never followed; refer to a part of the same "
-        "document (#/$defs/name) or to a file under the schema root by its relative path, and leave out an $id "
-        "that makes a relative path remote"
-    )
-
-
 def _shown(resource: str, root: Schema) -> str:
     return f"{root.document.name}" if resource == root.document.uri else resource[:120]
-
-
-def data_fault(value: Json) -> tuple[tuple[str, ...], str] | None:
-    """Say what in a document is no plain JSON, or too large or deep, before anything walks it by recursion."""
-    found = 0
-    stack: list[tuple[Json, tuple[str, ...]]] = [(value, ())]
-    while stack:
-        item, path = stack.pop()
-        found += 1
-        if len(path) > MAX_DEPTH:
-            return path[:3], f"too deeply nested: more than {MAX_DEPTH} levels; move parts to $defs and refer to them"
-        if found > MAX_NODES:
-            return (), f"too large: more than {MAX_NODES} values"
-        if isinstance(item, Mapping):
-            for name, below in item.items():
-                if not isinstance(name, str):
-                    return path, f"a key must be a string, not {describe(name)}; quote it"
-                if _SURROGATE.search(name):
-                    return path, "a key has half of a surrogate pair, which is no character"
-                stack.append((below, (*path, name)))
-        elif isinstance(item, (list, tuple)):
-            stack.extend((below, (*path, str(index))) for index, below in enumerate(item))
-        elif fault := _scalar_fault(item):
-            return path, fault
-    return None
-
-
-def _scalar_fault(value: Json) -> str | None:
-    if isinstance(value, str):
-        return "a text has half of a surrogate pair, which is no character" if _SURROGATE.search(value) else None
-    if isinstance(value, (bool, int)) or value is None:
-        return f"a number of more than {MAX_BITS} bits" if value is not None and value.bit_length() > MAX_BITS else None
-    if isinstance(value, float):
-        return None if math.isfinite(value) else "a number that is not finite is no JSON value"
-    shown = f" {value}" if hasattr(value, "isoformat") else ""
-    return f"the value{shown} is {describe(value)}, which is no JSON value; quote it"

@@ -8,7 +8,6 @@ less than there is.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -16,23 +15,28 @@ from typing import Any, Final
 
 from promptkit._fields import Json
 from promptkit._loading._compilation import ValueFaultError, is_multiple, too_long
+from promptkit._loading._core import Core, Node
+from promptkit._loading._excerpts import (
+    Path,
+    as_json,
+    cut,
+    excerpt,
+    inside,
+    listed,
+    pointer_of,
+    quoted,
+    shown_name,
+    subject,
+)
 from promptkit._loading._formats import FORMATS
-from promptkit._loading._translation import Core, Node
 from promptkit._types import Issue
 
 MAX_ISSUES: Final = 20
 MAX_STEPS: Final = 20_000
-MAX_EXCERPT: Final = 80
 _MAX_DEPTH: Final = 150
-_MAX_LISTED: Final = 12
-_MAX_LIST: Final = 240
 _MAX_BRANCHES: Final = 6
-_MAX_BITS: Final = 250
-_MAX_NAME: Final = 60
+_MAX_FAULT: Final = 240
 _MAX_PATTERN: Final = 120
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*|[^\x00-\x20\"']{1,60}")
-
-Path = tuple[str | int, ...]
 
 
 class _OutOfStepsError(Exception):
@@ -51,87 +55,7 @@ def explain(core: Core, value: Json, fault: str) -> tuple[Issue, ...]:
                 break
     except (_OutOfStepsError, RecursionError, ValueFaultError):
         pass
-    return tuple(issues) or (Issue("", "schema", f"the value does not fit the schema: {_cut(fault, _MAX_LIST)}"),)
-
-
-def pointer_of(path: Path) -> str:
-    """Return a path as a JSON Pointer."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
-
-
-def excerpt(value: Json, limit: int = MAX_EXCERPT) -> str:
-    """Return the kind of a value and, for a scalar, the value itself on one short line."""
-    if isinstance(value, str):
-        return f"string {_quoted(value, limit)}"
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return f"boolean {str(value).lower()}"
-    if isinstance(value, int):
-        # A number can be larger than Python is willing to write out.
-        return f"integer {value}" if value.bit_length() < _MAX_BITS else f"an integer of {value.bit_length()} bits"
-    if isinstance(value, float):
-        return f"number {value!r}"
-    if isinstance(value, Mapping):
-        return f"object with {_some(map(_name, value))}" if value else "an empty object"
-    if isinstance(value, (list, tuple)):
-        return f"array of {len(value)}" if value else "an empty array"
-    return f"a value of the Python type {type(value).__name__}"
-
-
-def _quoted(text: str, limit: int = MAX_EXCERPT) -> str:
-    shown = json.dumps(text[:limit], ensure_ascii=False)
-    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown)
-    return shown if len(text) <= limit else f'{shown[:-1]}…"'
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[:limit] + "…"
-
-
-def _name(name: object) -> str:
-    text = str(name)
-    return text if _PLAIN_NAME.fullmatch(text) and len(text) <= _MAX_NAME else _quoted(text, _MAX_NAME)
-
-
-def _some(parts: Iterator[str] | list[str], separator: str = ", ") -> str:
-    shown: list[str] = []
-    length = 0
-    parts = list(parts)
-    for part in parts[:_MAX_LISTED]:
-        length += len(part)
-        if shown and length > _MAX_LIST:
-            break
-        shown.append(part)
-    left = len(parts) - len(shown)
-    return separator.join(shown) + (f" and {left} more" if left else "")
-
-
-def _json(value: Json) -> str:
-    if isinstance(value, str):
-        return _quoted(value, _MAX_NAME)
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return excerpt(value)
-    return _cut(text, _MAX_NAME)
-
-
-def _subject(path: Path) -> str:
-    """Return what a sentence about the value at ``path`` begins with."""
-    if not path:
-        return "the value"
-    indexes = ""
-    for part in reversed(path):
-        if isinstance(part, int):
-            indexes = f"[{part}]{indexes}"
-        else:
-            return f"{_name(part)}{indexes}"
-    return f"item {indexes[1:-1]}" if len(path) == 1 else f"item {indexes}"
-
-
-def _inside(path: Path) -> str:
-    return f" in {_subject(path)}" if path else ""
+    return tuple(issues) or (Issue("", "schema", f"the value does not fit the schema: {cut(fault, _MAX_FAULT)}"),)
 
 
 def _is_equal(left: Json, right: Json) -> bool:
@@ -200,7 +124,7 @@ class _Explainer:
         if node is True:
             return
         if node is False:
-            yield Issue(pointer_of(path), "false", f"{_subject(path)} is not allowed here", "leave it out")
+            yield Issue(pointer_of(path), "false", f"{subject(path)} is not allowed here", "leave it out")
             return
         self.depth += 1
         try:
@@ -225,7 +149,7 @@ class _Explainer:
 
     @staticmethod
     def issue(path: Path, keyword: str, predicate: str, expected: str | None = None) -> Issue:
-        return Issue(pointer_of(path), keyword, f"{_subject(path)} {predicate}", expected)
+        return Issue(pointer_of(path), keyword, f"{subject(path)} {predicate}", expected)
 
     # ----------------------------------------------------------------------------------- one value
 
@@ -237,15 +161,15 @@ class _Explainer:
 
     def of_values(self, node: dict[str, Node], value: Json, path: Path) -> Iterator[Issue]:
         if "const" in node and not _is_equal(value, node["const"]):
-            wanted = _json(node["const"])
+            wanted = as_json(node["const"])
             yield self.issue(path, "const", f"must be {wanted}, got {excerpt(value)}", wanted)
         if "enum" in node and not any(_is_equal(value, item) for item in node["enum"]):
-            wanted = _some(list(map(_json, node["enum"])))
+            wanted = listed(list(map(as_json, node["enum"])))
             near = ""
             if isinstance(value, str):
                 texts = {item.lower(): item for item in node["enum"] if isinstance(item, str)}
                 found = get_close_matches(value[:200].strip().lower(), list(texts)[:200], n=1, cutoff=0.8)
-                near = f"; did you mean {_quoted(texts[found[0]], 60)}?" if found else ""
+                near = f"; did you mean {quoted(texts[found[0]])}?" if found else ""
             yield self.issue(path, "enum", f"must be one of {wanted}; got {excerpt(value)}{near}", wanted)
 
     def of_text(self, node: dict[str, Node], value: str, path: Path) -> Iterator[Issue]:
@@ -261,7 +185,7 @@ class _Explainer:
             if size > pattern.max_length:
                 raise too_long(pattern)
             if not pattern.is_match(value):
-                shown = _cut(pattern.source, _MAX_PATTERN)
+                shown = cut(pattern.source, _MAX_PATTERN)
                 yield self.issue(path, "pattern", f"must match the pattern {shown}, got {excerpt(value)}", shown)
         if "format" in node and not FORMATS[node["format"]](value):
             name = node["format"]
@@ -276,7 +200,7 @@ class _Explainer:
             ("multipleOf", lambda bound: not is_multiple(value, bound), "a multiple of"),
         ):
             if keyword in node and is_broken(node[keyword]):
-                bound = _json(node[keyword])
+                bound = as_json(node[keyword])
                 yield self.issue(path, keyword, f"must be {words} {bound}, got {excerpt(value)}", f"{keyword} {bound}")
 
     # -------------------------------------------------------------------------------------- arrays
@@ -343,8 +267,8 @@ class _Explainer:
         size = len(value)
         for name in node.get("required", ()):
             if name not in value:
-                message = f"missing {_name(name)}{_inside(path)}"
-                yield Issue(pointer_of(path), "required", message, f"a property {_name(name)}")
+                message = f"missing {shown_name(name)}{inside(path)}"
+                yield Issue(pointer_of(path), "required", message, f"a property {shown_name(name)}")
         if size < node.get("minProperties", 0):
             low = node["minProperties"]
             yield self.issue(
@@ -376,7 +300,7 @@ class _Explainer:
             for name in value:
                 first = next(self.issues(node["propertyNames"], name, (*path, name)), None)
                 if first is not None:
-                    message = f"the name {first.message}{_inside(path)}"
+                    message = f"the name {first.message}{inside(path)}"
                     yield Issue(pointer_of((*path, name)), "propertyNames", message, first.expected)
 
     def of_dependencies(self, node: dict[str, Node], value: dict[str, Json], path: Path) -> Iterator[Issue]:
@@ -388,8 +312,9 @@ class _Explainer:
                 continue
             for other in needed:
                 if other not in value:
-                    message = f"missing {_name(other)}{_inside(path)}, which is needed because {_name(name)} is there"
-                    yield Issue(pointer_of(path), "dependentRequired", message, f"a property {_name(other)}")
+                    why = f"which is needed because {shown_name(name)} is there"
+                    message = f"missing {shown_name(other)}{inside(path)}, {why}"
+                    yield Issue(pointer_of(path), "dependentRequired", message, f"a property {shown_name(other)}")
 
     def of_rest(self, node: dict[str, Node], value: dict[str, Json], rest: list[str], path: Path) -> Iterator[Issue]:
         below = node.get("additionalProperties", True)
@@ -398,13 +323,13 @@ class _Explainer:
             missing = [name for name in known if name not in value]
             near = ""
             if len(rest) == 1 and (found := get_close_matches(rest[0][:200], missing, n=1)):
-                near = f"; did you mean {_name(found[0])}?"
+                near = f"; did you mean {shown_name(found[0])}?"
             what = "unexpected property" if len(rest) == 1 else "unexpected properties"
-            allowed = f"only {_some(list(map(_name, known)))}" if known else "no properties"
+            allowed = f"only {listed(list(map(shown_name, known)))}" if known else "no properties"
             yield Issue(
                 pointer_of(path),
                 node.get("label", "additionalProperties"),
-                f"{what} {_some(list(map(_name, rest)))}{_inside(path)}{near or f'; allowed: {allowed}'}",
+                f"{what} {listed(list(map(shown_name, rest)))}{inside(path)}{near or f'; allowed: {allowed}'}",
                 allowed,
             )
         elif below is not False and below is not True:
@@ -432,7 +357,7 @@ class _Explainer:
         if fitting and (keyword == "anyOf" or len(fitting) == 1):
             return
         if fitting:
-            which = _some(list(map(str, fitting)))
+            which = listed(list(map(str, fitting)))
             yield self.issue(
                 path, keyword, f"fits alternatives {which} of {len(branches)}, and must fit exactly one", "exactly one"
             )
@@ -480,5 +405,4 @@ class _Explainer:
     @staticmethod
     def reason(issue: Issue, path: Path) -> str:
         message = issue.message
-        subject = _subject(path) + " "
-        return message.removeprefix(subject) if issue.pointer == pointer_of(path) else message
+        return message.removeprefix(subject(path) + " ") if issue.pointer == pointer_of(path) else message

@@ -10,6 +10,8 @@ Source beside the standard: OpenAPI 3.0, for the keywords that are its own.
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -19,7 +21,15 @@ from promptkit._loading._dialects import DIALECTS, DRAFT_04, LATEST, Dialect, Sh
 
 TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
 
+MAX_DEPTH: Final = 100
+"""Deepest nesting of mappings and lists in one schema document."""
+MAX_NODES: Final = 50_000
+"""Most values in one schema document."""
+MAX_BITS: Final = 1024
+"""Largest integer in a schema: what a double reaches to."""
+
 _MAX_SHOWN: Final = 60
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 Faults = Iterator[tuple[tuple[str, ...], str]]
 """What is wrong below some value: (path to it, message)."""
@@ -294,3 +304,42 @@ def _type_hint(name: str) -> str:
         return "; write several types as a list"
     known = _TYPE_NAMES.get(name.lower()) or next(iter(difflib.get_close_matches(name.lower(), TYPES, n=1)), None)
     return f", did you mean {known}?" if known else f"; known are {', '.join(TYPES)}"
+
+
+# ------------------------------------------------------------------------------------------------ plain data
+
+
+def data_fault(value: Json) -> tuple[tuple[str, ...], str] | None:
+    """Say what in a document is no plain JSON, or too large or deep, before anything walks it by recursion."""
+    found = 0
+    stack: list[tuple[Json, tuple[str, ...]]] = [(value, ())]
+    while stack:
+        item, path = stack.pop()
+        found += 1
+        if len(path) > MAX_DEPTH:
+            return path[:3], f"too deeply nested: more than {MAX_DEPTH} levels; move parts to $defs and refer to them"
+        if found > MAX_NODES:
+            return (), f"too large: more than {MAX_NODES} values"
+        if isinstance(item, Mapping):
+            for name, below in item.items():
+                if not isinstance(name, str):
+                    return path, f"a key must be a string, not {describe(name)}; quote it"
+                if _SURROGATE.search(name):
+                    return path, "a key has half of a surrogate pair, which is no character"
+                stack.append((below, (*path, name)))
+        elif isinstance(item, (list, tuple)):
+            stack.extend((below, (*path, str(index))) for index, below in enumerate(item))
+        elif fault := _scalar_fault(item):
+            return path, fault
+    return None
+
+
+def _scalar_fault(value: Json) -> str | None:
+    if isinstance(value, str):
+        return "a text has half of a surrogate pair, which is no character" if _SURROGATE.search(value) else None
+    if isinstance(value, (bool, int)) or value is None:
+        return f"a number of more than {MAX_BITS} bits" if value is not None and value.bit_length() > MAX_BITS else None
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "a number that is not finite is no JSON value"
+    shown = f" {value}" if hasattr(value, "isoformat") else ""
+    return f"the value{shown} is {describe(value)}, which is no JSON value; quote it"

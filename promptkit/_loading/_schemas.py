@@ -26,24 +26,18 @@ from promptkit._canonical import sha256_of
 from promptkit._definitions import NOWHERE, Place
 from promptkit._fields import FrozenDict, Json, describe, freeze, nearest
 from promptkit._loading import _yaml
-from promptkit._loading._bundling import BundlingFaultError, bundle, strict_obstacles
+from promptkit._loading._addresses import ROOT, ReferenceFaultError, refuse_address
+from promptkit._loading._bundling import bundle, strict_obstacles
 from promptkit._loading._cache import FileCache
 from promptkit._loading._compilation import Check, CompilationFaultError, ValueFaultError, compile_core
+from promptkit._loading._core import Core
 from promptkit._loading._dialects import LATEST, dialect_of
 from promptkit._loading._files import FileMissingError, FileRefusedError, Root, name_fault
-from promptkit._loading._references import (
-    MAX_FAULTS,
-    ROOT,
-    Document,
-    ReferenceFaultError,
-    Registry,
-    Schema,
-    data_fault,
-    refuse_address,
-)
+from promptkit._loading._references import MAX_FAULTS, Document, Registry, Schema, SchemaFaultError
 from promptkit._loading._schema_files import parse_schema_file
 from promptkit._loading._schema_issues import explain
-from promptkit._loading._translation import Core, TranslationFaultError, check_patterns, translate_schema
+from promptkit._loading._schema_lint import data_fault
+from promptkit._loading._translation import check_patterns, translate_schema
 from promptkit._types import Issue, Problem
 from promptkit.errors import DocumentError
 
@@ -162,13 +156,13 @@ class SchemaStore:
                 for uri, document in registry.documents.items()
             ]
             core, check = self._checks.get(sha256_of(content), lambda: _made(registry, root))
-        except TranslationFaultError as error:
-            where = error.schema
-            raise DocumentError([where.document.problem((*where.path, error.keyword), str(error))]) from error
+        except SchemaFaultError as error:
+            raise DocumentError([error.problem]) from error
         except CompilationFaultError as error:
             raise DocumentError([root.document.problem(root.path, str(error))]) from error
-        except BundlingFaultError as error:
-            raise DocumentError([error.problem]) from error
+        except RecursionError as error:
+            told = "too deeply nested for the stack that is left"
+            raise DocumentError([root.document.problem(root.path, told)]) from error
         return CompiledSchema(
             source=freeze(root.value),
             wire_schema=wire,

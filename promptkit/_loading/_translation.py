@@ -5,71 +5,28 @@ are copied; references become names of definitions; ``unevaluatedProperties`` an
 case distinctions over the branches that can evaluate something; a dynamic reference becomes a plain one by
 translating a schema once for every dynamic scope in which it can be reached. What would grow beyond bounds,
 or never come to an end, is refused.
-
-The core language is that of draft-07 with these differences. ``$ref`` has the name of a definition and stands
-alone. ``type`` knows ``"int"``, a number written without a fraction. ``pattern`` and the keys of
-``patternProperties`` are `Pattern` objects. ``format`` is a name of `FORMATS` and is checked. ``minContains``
-and ``maxContains`` stand beside ``contains``. ``multipleOf`` is exact. ``label`` on a node is the keyword that
-an issue found there is to be reported under.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
-
-from attrs import evolve, frozen
+from collections.abc import Mapping
+from typing import Final
 
 from promptkit._fields import Json
+from promptkit._loading._core import Core, Node, counted, evaluation_fault
 from promptkit._loading._dialects import DRAFT_04, LATEST
 from promptkit._loading._formats import FORMATS
-from promptkit._loading._patterns import Pattern, PatternFaultError, translate
-from promptkit._loading._references import Registry, Schema
-
-Node = Any
-"""A schema of the core language: a bool, or a dict of its keywords."""
+from promptkit._loading._patterns import PatternFaultError, translate
+from promptkit._loading._references import REFERENCES, Registry, Schema, SchemaFaultError
+from promptkit._loading._unevaluated import Scope, Unevaluated
 
 MAX_DEFINITIONS: Final = 20_000
-MAX_CASES: Final = 512
-MAX_EVALUATIONS: Final = 100_000
-"""Most schemas that checking one value, its parts aside, may evaluate."""
 
 _COPIED: Final = ("enum", "const", "minimum", "maximum", "multipleOf", "uniqueItems")
 _COUNTS: Final = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _LISTS: Final = ("allOf", "anyOf", "oneOf")
-_SINGLES: Final = ("not", "if", "then", "else")
-
-MAX_UNCOUNTED: Final = 16
-"""Most definitions that may go uncounted: two to this power evaluations are quick."""
-
-Scope = tuple[tuple[str, Schema], ...]
-"""What dynamic references mean: for each name the outermost schema that has it."""
-
-Place = tuple[Schema, Scope]
-Case = tuple[list[tuple[Node, list[Place]]], list[Place]]
-"""Branches asked about one after the other: the condition of each and what is valid with it; what is if none is."""
 
 Key = tuple[tuple[str, tuple[str, ...]], tuple[tuple[str, tuple[str, tuple[str, ...]]], ...]]
-
-
-class TranslationFaultError(ValueError):
-    """A schema cannot be translated; ``schema`` and ``keyword`` say where, ``str()`` why."""
-
-    def __init__(self, schema: Schema, keyword: str, message: str) -> None:
-        super().__init__(message)
-        self.schema = schema
-        self.keyword = keyword
-
-
-@frozen(eq=False)
-class Core:
-    """A translated schema: its root, and the definitions that references name."""
-
-    root: Node
-    definitions: dict[str, Node]
-    counted: frozenset[str]
-    """The definitions whose evaluations are to be counted: a value can make them multiply."""
-    notes: tuple[str, ...]
 
 
 def check_patterns(registry: Registry) -> None:
@@ -90,33 +47,14 @@ def check_patterns(registry: Registry) -> None:
 
 
 def translate_schema(registry: Registry, root: Schema) -> Core:
-    """Return ``root`` in the core language. Raises `TranslationFaultError`; needs a registry without problems."""
+    """Return ``root`` in the core language. Raises `SchemaFaultError`; needs a registry without problems."""
     translator = _Translator(registry)
     name = translator.define(root, ())
     translator.finish()
-    _check_evaluations(translator, name)
     definitions = translator.definitions
-    return Core({"$ref": name}, definitions, _counted(definitions), tuple(dict.fromkeys(translator.notes)))
-
-
-@frozen
-class _Evaluated:
-    """Which properties and items have been evaluated; everything, when ``is_all``."""
-
-    is_all: bool = False
-    names: tuple[str, ...] = ()
-    patterns: tuple[Pattern, ...] = ()
-    count: int = 0
-    contains: tuple[Node, ...] = ()
-
-
-@frozen(eq=False)
-class _Question:
-    """An ``unevaluated…`` keyword: what it holds against the rest, and the schema that it stands in."""
-
-    keyword: str
-    below: Node
-    origin: Schema
+    if fault := evaluation_fault(definitions):
+        raise SchemaFaultError(translator.origins[fault[0]], "$ref", fault[1])
+    return Core({"$ref": name}, definitions, counted(definitions), tuple(dict.fromkeys(translator.notes)))
 
 
 class _Translator:
@@ -127,7 +65,7 @@ class _Translator:
         self.notes: list[str] = []
         self._names: dict[Key, str] = {}
         self._waiting: list[tuple[str, Schema, Scope]] = []
-        self._cases = 0
+        self._unevaluated = Unevaluated(self)
 
     def define(self, schema: Schema, scope: Scope) -> str:
         """Return the name of the definition for a schema in a dynamic scope, to be filled in by `finish`."""
@@ -136,7 +74,7 @@ class _Translator:
         name = self._names.get(key)
         if name is None:
             if len(self._names) >= MAX_DEFINITIONS:
-                raise TranslationFaultError(schema, "$ref", f"more than {MAX_DEFINITIONS} definitions are needed")
+                raise SchemaFaultError(schema, "$ref", f"more than {MAX_DEFINITIONS} definitions are needed")
             name = self._names[key] = f"d{len(self._names)}"
             self.origins[name] = schema
             self._waiting.append((name, schema, scope))
@@ -197,17 +135,25 @@ class _Translator:
                     self.note(schema, keyword, f"{keyword} has no effect without if")
         self._arrays(schema, scope, node)
         self._objects(schema, scope, node)
-        extra = [
-            {"$ref": self.define(*self.target(schema, keyword, scope))}
-            for keyword in ("$ref", "$dynamicRef", "$recursiveRef")
-            if keyword in value
-        ]
-        extra += self._unevaluated(schema, scope)
+        extra = self._beside(schema, scope)
         if extra and not node:
             return extra[0] if len(extra) == 1 else {"allOf": extra}
         if extra:
             node["allOf"] = [*node.get("allOf", ()), *extra]
         return node or True
+
+    def _beside(self, schema: Schema, scope: Scope) -> list[Node]:
+        """Return the nodes that stand for references with siblings and for the ``unevaluated…`` keywords."""
+        value = schema.value
+        found: list[Node] = [
+            {"$ref": self.define(*self.target(schema, keyword, scope))} for keyword in REFERENCES if keyword in value
+        ]
+        for keyword in ("unevaluatedProperties", "unevaluatedItems"):
+            if keyword in value and (below := self.sub(schema, scope, keyword)) is not True:
+                if not isinstance(below, bool):
+                    below = {"$ref": self.define(self.registry.child(schema, keyword), scope)}
+                found.append(self._unevaluated.node(schema, scope, keyword, below))
+        return found
 
     def sub(self, schema: Schema, scope: Scope, *path: str) -> Node:
         """Return a subschema in the core language."""
@@ -293,132 +239,6 @@ class _Translator:
         if dependencies:
             node["dependencies"] = dependencies
 
-    # ---------------------------------------------------------------------- unevaluatedProperties and -Items
-
-    def _unevaluated(self, schema: Schema, scope: Scope) -> Iterator[Node]:
-        for keyword in ("unevaluatedProperties", "unevaluatedItems"):
-            if keyword not in schema.value:
-                continue
-            below = self.sub(schema, scope, keyword)
-            if below is not True:
-                if not isinstance(below, bool):
-                    below = {"$ref": self.define(self.registry.child(schema, keyword), scope)}
-                yield self._cases_of(
-                    _Question(keyword, below, schema), [(schema, scope)], [], _Evaluated(), frozenset()
-                )
-
-    def _cases_of(
-        self,
-        question: _Question,
-        passed: list[Place],
-        open_cases: list[Case],
-        evaluated: _Evaluated,
-        seen: frozenset[Any],
-    ) -> Node:
-        """Return the node that asks ``question`` of what is not evaluated, once all in ``passed`` are valid.
-
-        Every branch that may or may not be valid is asked about in turn: the tree of ``if`` nodes that comes
-        out has a leaf for each combination, with what is evaluated in it.
-        """
-        passed, open_cases = list(passed), list(open_cases)
-        while passed:
-            schema, scope = passed.pop()
-            scope = self.entered(schema, scope)
-            mark = schema.key, tuple((name, target.key) for name, target in scope)
-            if isinstance(schema.value, bool) or mark in seen:
-                continue
-            seen |= {mark}
-            evaluated = self._own(question, schema, scope, evaluated)
-            always, sometimes = self._in_place(schema, scope)
-            passed += always
-            open_cases += sometimes
-            if evaluated.is_all:
-                return True
-        if open_cases:
-            branches, otherwise = open_cases.pop()
-            node = self._cases_of(question, otherwise, open_cases, evaluated, seen)
-            for condition, places in reversed(branches):
-                then = self._cases_of(question, places, open_cases, evaluated, seen)
-                node = then if then == node else {"if": condition, "then": then, "else": node}
-            return node
-        self._cases += 1
-        if self._cases > MAX_CASES:
-            told = f"{question.keyword} depends on more than {MAX_CASES} combinations of branches"
-            hint = "use additionalProperties or items in the branches instead"
-            raise TranslationFaultError(question.origin, question.keyword, f"{told}; {hint}")
-        return self._leaf(question, evaluated)
-
-    def _own(self, question: _Question, schema: Schema, scope: Scope, evaluated: _Evaluated) -> _Evaluated:
-        """Return ``evaluated`` with what the keywords of one valid schema, its applicators aside, evaluate."""
-        value, keyword, is_origin = schema.value, question.keyword, schema is question.origin
-        if keyword == "unevaluatedProperties":
-            if "additionalProperties" in value or (keyword in value and not is_origin):
-                return evolve(evaluated, is_all=True)
-            names = dict.fromkeys((*evaluated.names, *value.get("properties", ())))
-            patterns = dict.fromkeys((*evaluated.patterns, *map(translate, value.get("patternProperties", ()))))
-            return evolve(evaluated, names=tuple(names), patterns=tuple(patterns))
-        is_latest = schema.dialect is LATEST
-        prefix = value.get("prefixItems" if is_latest else "items", ())
-        is_list = isinstance(prefix, (list, tuple))
-        if (
-            (keyword in value and not is_origin)
-            or ("items" in value if is_latest else not is_list)
-            or (not is_latest and "items" in value and "additionalItems" in value)
-        ):
-            return evolve(evaluated, is_all=True)
-        contains = evaluated.contains
-        if is_latest and "contains" in value:
-            contains = (*contains, {"$ref": self.define(self.registry.child(schema, "contains"), scope)})
-        return evolve(evaluated, count=max(evaluated.count, len(prefix)), contains=contains)
-
-    def _in_place(self, schema: Schema, scope: Scope) -> tuple[list[Place], list[Case]]:
-        """Return the schemas that are valid for the value whenever ``schema`` is, and those that may be."""
-        value, child = schema.value, self.registry.child
-        references = ("$ref", "$dynamicRef", "$recursiveRef")
-        always = [self.target(schema, keyword, scope) for keyword in references if keyword in value]
-        if schema.dialect.is_ref_alone and "$ref" in value:
-            return always, []
-        always += [(child(schema, "allOf", str(i)), scope) for i in range(len(value.get("allOf", ())))]
-        sometimes: list[Case] = []
-        branches = {
-            keyword: [child(schema, keyword, str(i)) for i in range(len(value.get(keyword, ())))]
-            for keyword in ("anyOf", "oneOf")
-        }
-        asked = {
-            keyword: [({"$ref": self.define(branch, scope)}, [(branch, scope)]) for branch in found]
-            for keyword, found in branches.items()
-        }
-        sometimes += [([case], []) for case in asked["anyOf"]]
-        if asked["oneOf"]:
-            # Where two are valid the whole is not, whatever is evaluated: the first that is decides.
-            sometimes.append((asked["oneOf"], []))
-        if "if" in value:
-            condition = child(schema, "if")
-            then, other = (
-                [(child(schema, keyword), scope)] if keyword in value else [] for keyword in ("then", "else")
-            )
-            sometimes.append(([({"$ref": self.define(condition, scope)}, [(condition, scope), *then])], other))
-        for name in value.get("dependentSchemas", ()):
-            has_it = {"type": ["object"], "required": [name]}
-            sometimes.append(([(has_it, [(child(schema, "dependentSchemas", name), scope)])], []))
-        return always, sometimes
-
-    @staticmethod
-    def _leaf(question: _Question, evaluated: _Evaluated) -> Node:
-        keyword, below = question.keyword, question.below
-        node: dict[str, Node] = {"label": keyword}
-        if keyword == "unevaluatedProperties":
-            if evaluated.names:
-                node["properties"] = dict.fromkeys(evaluated.names, True)
-            if evaluated.patterns:
-                node["patternProperties"] = dict.fromkeys(evaluated.patterns, True)
-            return {**node, "additionalProperties": below}
-        if evaluated.contains:
-            below = {"anyOf": [*evaluated.contains, *([] if below is False else [below])]}
-        if evaluated.count:
-            return {**node, "items": [True] * evaluated.count, "additionalItems": below}
-        return {**node, "items": below}
-
     # ------------------------------------------------------------------------------------------- notes
 
     def note(self, schema: Schema, keyword: str, message: str) -> None:
@@ -431,114 +251,3 @@ class _Translator:
             self.note(
                 schema, ignored[0], f"{', '.join(ignored)} beside $ref has no effect in {schema.dialect}; use allOf"
             )
-
-
-def _counted(definitions: dict[str, Node]) -> frozenset[str]:
-    """Return the definitions whose evaluations a value can multiply, () when none can.
-
-    That takes references that come back to themselves, or follow each other for long, and somewhere among them
-    a value whose parts are held against more than one of them.
-    """
-    if len(definitions) > MAX_UNCOUNTED:
-        suspects = frozenset(definitions)
-    else:
-        edges = {name: set(_references(node)) for name, node in definitions.items()}
-        reached = {name: set(targets) for name, targets in edges.items()}
-        for _ in definitions:
-            for targets in reached.values():
-                targets.update(*(edges[target] for target in targets))
-        suspects = frozenset(name for name, targets in reached.items() if name in targets)
-    is_multiplying = any(max(_spread(definitions[name], suspects)) > 1 for name in suspects)
-    return suspects if is_multiplying else frozenset()
-
-
-def _spread(node: Node, names: frozenset[str]) -> tuple[int, int]:
-    """Return how often at most one evaluation of ``node`` holds its value, and any part of it, against ``names``."""
-    if isinstance(node, bool):
-        return 0, 0
-    if "$ref" in node:
-        return int(node["$ref"] in names), 0
-    here = below = 0
-    for item in in_place(node):
-        item_here, item_below = _spread(item, names)
-        here, below = here + item_here, below + item_below
-
-    def on(items: Iterable[Node]) -> list[int]:
-        return [max(_spread(item, names)) for item in items]
-
-    def one(keyword: str) -> list[Node]:
-        return [node[keyword]] if keyword in node else []
-
-    items = node.get("items", [])
-    below += max(on([*(items if isinstance(items, list) else [items]), *one("additionalItems")]), default=0)
-    below += max(on([*node.get("properties", {}).values(), *one("additionalProperties")]), default=0)
-    below += sum(on([*node.get("patternProperties", {}).values(), *one("contains")]))
-    return here, below
-
-
-def _references(node: Any) -> Iterator[str]:
-    """Yield the names of the definitions that a node refers to, wherever in it."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _references(item)
-    elif isinstance(node, dict):
-        if isinstance(node.get("$ref"), str):
-            yield node["$ref"]
-        for keyword, below in node.items():
-            if keyword not in ("enum", "const"):
-                yield from _references(below)
-
-
-def in_place(node: Node) -> Iterator[Node]:
-    """Yield the nodes that are held against the same value as ``node``."""
-    if isinstance(node, bool):
-        return
-    for keyword in _LISTS:
-        yield from node.get(keyword, ())
-    for keyword in _SINGLES:
-        if keyword in node:
-            yield node[keyword]
-    for item in node.get("dependencies", {}).values():
-        if not isinstance(item, list):
-            yield item
-
-
-def _check_evaluations(translator: _Translator, root: str) -> None:
-    """Refuse schemas that come back to themselves without going down, and those that branch without bounds."""
-    costs: dict[str, int] = {}
-    under_way: set[str] = set()
-
-    def cost(node: Node) -> int:
-        if not isinstance(node, bool) and "$ref" in node:
-            return 1 + named(node["$ref"])
-        total = 1
-        for below in in_place(node):
-            total += cost(below)
-        return total
-
-    def named(name: str) -> int:
-        if name in costs:
-            return costs[name]
-        schema = translator.origins[name]
-        if name in under_way:
-            raise TranslationFaultError(
-                schema, "$ref", "recursive reference: this schema refers to itself without going into a property or "
-                "an item, so that checking it would never end"
-            )  # fmt: skip
-        under_way.add(name)
-        costs[name] = cost(translator.definitions[name])
-        under_way.discard(name)
-        if costs[name] > MAX_EVALUATIONS:
-            raise TranslationFaultError(
-                schema, "$ref", f"checking one value would take more than {MAX_EVALUATIONS} steps: references that "
-                "branch into each other multiply"
-            )  # fmt: skip
-        return costs[name]
-
-    try:
-        for name in translator.definitions:
-            named(name)
-    except RecursionError as error:
-        raise TranslationFaultError(
-            translator.origins[root], "$ref", "references that follow each other in too long a chain"
-        ) from error

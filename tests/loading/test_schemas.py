@@ -288,6 +288,134 @@ def test_references_that_multiply_are_bounded(store: SchemaStore, keyword: str) 
     assert schema.validate(value) != ()
 
 
+def test_an_enum_of_many_strings(store: SchemaStore) -> None:
+    """A long list is looked up, and still means what a short one does."""
+    names = [f"v{number}" for number in range(5000)]
+    schema = store.load({"enum": names})
+    assert schema.validate("v4999") == ()
+    for value in ("v5000", 1, None, ["v1"]):
+        assert [issue.keyword for issue in schema.validate(value)] == ["enum"]
+    assert store.load({"not": {"enum": names}}).validate("v5000") == ()
+
+
+def test_large_and_deep_schemas_compile(store: SchemaStore) -> None:
+    """What makes generated code too deep or too wide is taken apart."""
+    wide = {"properties": {f"p{number}": {"type": "integer"} for number in range(1000)}}
+    assert store.load(wide).validate({"p999": "x"}) != ()
+    steps = [
+        lambda below: {"items": below},
+        lambda below: {"allOf": [below]},
+        lambda below: {"not": {"not": below}},
+        lambda below: {"if": True, "then": below},
+        lambda below: {"anyOf": [False, below]},
+        lambda below: {"propertyNames": False, "additionalProperties": below},
+    ]
+    for step in steps:
+        schema: object = {"type": "integer"}
+        for _ in range(32):
+            schema = step(schema)
+        compiled = store.load(schema)
+        value: object = "x"
+        if "items" in step({}):
+            for _ in range(32):
+                value = [value]
+        assert (compiled.validate(value) == ()) == ("propertyNames" in step({}))
+
+
+def test_dynamic_references(store: SchemaStore) -> None:
+    """A tree is refined by what stands in the outermost schema, and one schema serves two refinements."""
+    tree = {
+        "$id": "tree",
+        "$dynamicAnchor": "node",
+        "type": "object",
+        "properties": {"value": True, "children": {"type": "array", "items": {"$dynamicRef": "#node"}}},
+    }
+    strict = {
+        "$id": "strict",
+        "$dynamicAnchor": "node",
+        "$ref": "tree",
+        "unevaluatedProperties": False,
+    }
+    schema = store.load(
+        {"properties": {"a": {"$ref": "strict"}, "b": {"$ref": "tree"}}, "$defs": {"tree": tree, "strict": strict}}
+    )
+    odd = {"children": [{"valeu": 1}]}
+    assert schema.validate({"b": odd, "a": {"children": [{"value": 1}]}}) == ()
+    assert [issue.pointer for issue in schema.validate({"a": odd})] == ["/a/children/0"]
+
+
+def test_recursive_references_of_2019_09(store: SchemaStore) -> None:
+    """The same in the words of 2019-09."""
+    tree = {
+        "$id": "tree",
+        "$recursiveAnchor": True,
+        "properties": {"children": {"items": {"$recursiveRef": "#"}}},
+    }
+    schema = store.load(
+        {
+            "$schema": "https://json-schema.org/draft/2019-09/schema",
+            "$id": "strict",
+            "$recursiveAnchor": True,
+            "$ref": "tree",
+            "unevaluatedProperties": False,
+            "$defs": {"tree": tree},
+        }
+    )
+    assert schema.validate({"children": [{"children": []}]}) == ()
+    assert [issue.pointer for issue in schema.validate({"children": [{"x": 1}]})] == ["/children/0"]
+    assert '$recursiveRef must be "#"' in told(
+        store, {"$schema": "https://json-schema.org/draft/2019-09/schema", "$recursiveRef": "#/a"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"if": {"required": ["a"], "properties": {"a": True}}, "then": {"properties": {"b": True}},
+          "else": {"properties": {"c": True}}}, [{"a": 1, "b": 1}, {"c": 1}, {}], [{"a": 1, "c": 1}, {"b": 1}]),
+        ({"dependentSchemas": {"a": {"properties": {"b": True}}}, "properties": {"a": True}},
+         [{"a": 1, "b": 1}], [{"b": 1}]),
+        ({"anyOf": [{"properties": {"a": {"const": 1}}}, {"patternProperties": {"^b": True}}]},
+         [{"a": 1, "b": 1}, {"b": 1}], [{"a": 2, "b": 1}, {"c": 1}]),
+        ({"allOf": [{"additionalProperties": True}]}, [{"a": 1}], []),
+        ({"allOf": [{"unevaluatedProperties": True}]}, [{"a": 1}], []),
+        ({"not": {"not": {"properties": {"a": True}}}}, [{}], [{"a": 1}]),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"properties": {"a": True}}}}, [{"a": 1}], [{"b": 1}]),
+    ],
+)  # fmt: skip
+def test_unevaluated_properties(store: SchemaStore, schema: Any, good: list[Any], bad: list[Any]) -> None:
+    """Only what a branch that is valid has looked at counts as evaluated."""
+    compiled = store.load({**schema, "unevaluatedProperties": False})
+    assert [value for value in good if compiled.validate(value)] == []
+    assert [value for value in bad if not compiled.validate(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"prefixItems": [True], "contains": {"type": "string"}}, [[1, "a", "b"], ["a"]], [[1], [1, "a", 2]]),
+        ({"anyOf": [{"prefixItems": [True, {"const": 2}]}, {"prefixItems": [True]}]}, [[1, 2], [1]], [[1, 3]]),
+        ({"allOf": [{"items": True}]}, [[1, 2]], []),
+        ({"oneOf": [{"maxItems": 1, "prefixItems": [True]}, {"minItems": 2}]}, [[1]], [[1, 2]]),
+    ],
+)
+def test_unevaluated_items(store: SchemaStore, schema: Any, good: list[Any], bad: list[Any]) -> None:
+    """The same for items, those that contains has found included."""
+    compiled = store.load({**schema, "unevaluatedItems": False})
+    assert [value for value in good if compiled.validate(value)] == []
+    assert [value for value in bad if not compiled.validate(value)] == []
+
+
+def test_unevaluated_items_of_2019_09(store: SchemaStore) -> None:
+    """There contains evaluates nothing, and additionalItems everything."""
+    head = {"$schema": "https://json-schema.org/draft/2019-09/schema", "unevaluatedItems": False}
+    schema = store.load({**head, "items": [True], "contains": {"type": "string"}})
+    assert schema.validate(["a"]) == ()
+    assert schema.validate(["a", "b"]) != ()
+    assert store.load({**head, "items": [True], "additionalItems": {}}).validate([1, 2]) == ()
+    assert store.load({**head, "items": {"type": "integer"}}).validate([1, 2]) == ()
+
+
 # ------------------------------------------------------------------------------------------------ caches
 
 
