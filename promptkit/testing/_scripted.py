@@ -11,18 +11,20 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
-from promptkit._cancel import CancelToken, wait_until
-from promptkit._clock import SYSTEM_CLOCK, Clock
+from promptkit._cancel import CancelToken, earliest, wait_until
 from promptkit._types import GenerateRequest, GenerateResponse
+from promptkit.errors import GenerationError
+from promptkit.testing._clock import WAIT_LIMIT_S
 
 Answer = str | Mapping[str, Any] | list[Any] | GenerateResponse | BaseException | Callable[[GenerateRequest], Any]
 """What a script may hold: a text, data (sent as JSON), a whole response, an exception to raise, or a function
 of the request that returns one of these."""
 
-WAIT_LIMIT_S: Final = 30.0
-"""How long a test waits for something that should happen at once before it fails."""
+
+class ScriptError(GenerationError):
+    """The code under test has called a `ScriptedClient` more often than its script has answers."""
 
 
 class Gate:
@@ -64,7 +66,10 @@ class Gate:
                 self._changed.notify_all()
                 try:
                     while not self._is_open and not cancel.cancelled:
-                        cancel.clock.wait(self._changed, cancel.deadline)
+                        until = cancel.deadline
+                        if cancel.poll_interval_s is not None:
+                            until = earliest(until, cancel.clock.monotonic() + cancel.poll_interval_s)
+                        cancel.clock.wait(self._changed, until)
                 finally:
                     self._waiting -= 1
         finally:
@@ -94,25 +99,23 @@ def held(gate: Gate, answer: Answer) -> Any:
 
 
 def late(seconds: float, answer: Answer) -> Any:
-    """Return a script entry that answers after ``seconds`` on the client's clock."""
+    """Return a script entry that answers after ``seconds`` on the clock of the run's token: the engine's own."""
     return _Late(seconds, answer)
 
 
 class ScriptedClient:
     """An `LLMClient` that plays a script, one entry per call, in the order of the calls.
 
-    ``script`` holds the entries; ``always`` answers when the script has run out (without it, a call more than
-    the script has is an `AssertionError`). ``requests`` has every request so far, and ``max_in_flight`` the
-    largest number of calls that were in it at the same time. Safe for any number of threads.
+    An entry is a text, data (sent as JSON), a whole `GenerateResponse`, an exception to raise, a function of the
+    request that returns one of these, or one of them in `held` or `late`. ``always`` answers when the script has
+    run out; without it, a call more than the script has is a `ScriptError`. ``max_in_flight`` is the largest number
+    of calls that were in it at the same time. Safe for any number of threads.
     """
 
-    def __init__(
-        self, script: Iterable[Any] = (), *, always: Answer | None = None, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, script: Iterable[Any] = (), *, always: Answer | None = None) -> None:
         self._lock = threading.Lock()
         self._script = deque(script)
         self._always = always
-        self._clock = clock
         self._in_flight = 0
         self._requests: list[GenerateRequest] = []
         self.max_in_flight = 0
@@ -129,7 +132,7 @@ class ScriptedClient:
             self._script.extend(entries)
 
     def generate(self, request: GenerateRequest, cancel: CancelToken) -> GenerateResponse:
-        """Play the next entry."""
+        """Play the next entry. Raises what it says, `ScriptError` when there is none, and the token's errors."""
         with self._lock:
             self._requests.append(request)
             number = len(self._requests)
@@ -138,7 +141,7 @@ class ScriptedClient:
             entry = self._script.popleft() if self._script else self._always
         try:
             if entry is None:
-                raise AssertionError(f"the script has no answer for call {number}")
+                raise ScriptError(f"the script has no answer for call {number}")
             return self._played(entry, request, cancel)
         finally:
             with self._lock:
@@ -149,7 +152,7 @@ class ScriptedClient:
             entry.gate.pass_through(cancel)
             return self._played(entry.answer, request, cancel)
         if isinstance(entry, _Late):
-            wait_until(cancel, self._clock.monotonic() + entry.seconds)
+            wait_until(cancel, cancel.clock.monotonic() + entry.seconds)
             return self._played(entry.answer, request, cancel)
         if isinstance(entry, BaseException):
             raise entry
