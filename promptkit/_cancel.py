@@ -249,7 +249,8 @@ class Registration:
 
     def _fire(self) -> None:
         callback = self._callback
-        if callback is None:
+        if callback is None:  # called while `watch` was still entering it in the rest of the chain
+            self.remove()
             return
         try:
             try:

@@ -358,6 +358,19 @@ def test_a_callback_hears_of_a_parent_and_of_its_own_token_only_once() -> None:
     assert called == ["x"]
 
 
+def test_a_callback_called_before_it_was_entered_everywhere_leaves_nothing_behind() -> None:
+    """The child is cancelled while the registration is still on its way to the parent."""
+    parent = CancelToken()
+    child = parent.child()
+    called: list[str] = []
+    registration = child.on_cancel(lambda: called.append("x"))
+    child.cancel()
+    child.watch(registration, type(registration)._fire)  # what is left of the registering call
+    assert called == ["x"]
+    assert not child._watchers
+    assert not parent._watchers
+
+
 def test_a_removed_callback_is_not_called() -> None:
     """Removing it again, or after the cancel, is harmless."""
     token = CancelToken()

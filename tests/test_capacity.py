@@ -402,6 +402,26 @@ def test_a_cancel_after_the_grant_gives_the_permit_back() -> None:
     bench.assert_empty()
 
 
+@pytest.mark.parametrize("state", ["granted", "queued", "full"])
+def test_whatever_acquire_or_admit_raises_nothing_has_been_taken(state: str) -> None:
+    """Even before anybody calls release, and with the claim still alive."""
+    bench = Bench(1, 0)
+    held = bench.acquire() if state == "queued" else None
+    leases = [bench.manager.admit("b", bench.token)] if state == "full" else []
+    before = bench.stats
+    token = CancelToken(clock=bench.clock)
+    token.cancel()
+    permit, lease = bench.manager.permit("b"), bench.manager.lease("b")
+    with pytest.raises(RunCancelledError):
+        permit.acquire(token)
+    with pytest.raises(CapacityExceededError if state == "full" else RunCancelledError):
+        lease.admit(bench.token if state == "full" else token)
+    assert bench.stats == before
+    for claim in [*leases, *([held] if held else [])]:
+        claim.release()
+    bench.assert_empty()
+
+
 def test_an_already_cancelled_token_takes_no_permit_and_no_place() -> None:
     """Whether one is free or not."""
     bench = Bench()

@@ -1,0 +1,288 @@
+"""Plants faults in the capacity code, one by one, and shows that the tests find each of them.
+
+    python tests/planted_faults.py             # all of them: a few minutes
+    python tests/planted_faults.py barging     # those whose name has that word
+
+Each fault is a change of one place of the source. It is made in a copy of the package, and the tests that are to find
+it are run against the copy. Exits with 1 if a fault goes unnoticed.
+"""
+
+# ruff: noqa: E501  # what is looked for in the source stands on one line, as it does there
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+UNITS = ("tests/test_ledger.py", "tests/test_capacity.py", "tests/test_cancel.py")
+STATES = ("tests/stateful/test_ledger_machine.py", "tests/stateful/test_manager_machine.py")
+EXHAUSTIVE = ("tests/stateful/test_ledger_exhaustive.py",)
+RACES = ("tests/concurrency/test_interleavings.py",)
+INTERRUPTS = ("tests/concurrency/test_interrupts.py",)
+FORKS = ("tests/concurrency/test_fork.py",)
+
+
+class Fault(NamedTuple):
+    """One change, and the tests that must fail by it."""
+
+    name: str
+    module: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+FAULTS = [
+    Fault(
+        "lost permit on cancel after grant",
+        "_capacity",
+        '            if self._ticket is ticket:\n                self.release()\n            raise\n\n    def release(self) -> None:\n        """Pass',
+        '            self._is_over = True\n            raise\n\n    def release(self) -> None:\n        """Pass',
+        RACES,
+    ),
+    Fault(
+        "lost permit on deadline after grant",
+        "_capacity",
+        "                fate = self.fate_locked(ticket)\n                if fate is None and is_late:\n",
+        "                fate = None\n                if is_late:\n",
+        RACES,
+    ),
+    Fault(
+        "cancel wins over a grant that was made",
+        "_ledger",
+        "        if ticket in self.held:\n            return None\n        return self.waiting.get(ticket)",
+        "        return self.waiting.get(ticket)",
+        (*EXHAUSTIVE, *UNITS),
+    ),
+    Fault(
+        "barging: a newcomer takes what is free",
+        "_ledger",
+        "if len(held) < self.concurrency_limit and not self.waiting:",
+        "if len(held) < self.concurrency_limit:",
+        RACES,
+    ),
+    Fault(
+        "last come, first served",
+        "_ledger",
+        "next(iter(self.waiting), None)",
+        "next(reversed(self.waiting), None)",
+        STATES,
+    ),
+    Fault(
+        "double release gives back another's permit",
+        "_ledger",
+        "return self.held.pop(ticket, _ABSENT) is not _ABSENT",
+        "return bool(self.held) and self.held.popitem() is not _ABSENT",
+        STATES,
+    ),
+    Fault(
+        "double release: over before it is given back",
+        "_capacity",
+        "        pool, ticket = self._pool, self._ticket\n        if ticket is None or not pool.ledger.give_back(ticket):\n",
+        "        self._is_over = True\n        pool, ticket = self._pool, self._ticket\n"
+        "        if ticket is None or not pool.ledger.give_back(ticket):\n",
+        INTERRUPTS,
+    ),
+    Fault("missed wake-up: the grant tells nobody", "_capacity", "ledger.waiting[ticket].notify()", "pass", RACES),
+    Fault(
+        "missed wake-up: the release does not look at the queue",
+        "_capacity",
+        "        elif pool.ledger.waiting:\n            pool.pass_on(ticket)\n",
+        "",
+        RACES,
+    ),
+    Fault(
+        "missed wake-up: who queues does not look for room",
+        "_ledger",
+        "return len(self.held) < self.concurrency_limit",
+        "return False",
+        RACES,
+    ),
+    Fault("missed wake-up: the cancel tells nobody", "_capacity", "            wake.notify()\n", "", RACES),
+    Fault(
+        "missed wake-up: the cancel takes out before it tells",
+        "_capacity",
+        "            wake.notify()\n            self.ledger.dequeue(ticket)\n",
+        "            self.ledger.dequeue(ticket)\n            wake.notify()\n",
+        INTERRUPTS,
+    ),
+    Fault(
+        "missed cancel: looked before it was entered",
+        "_cancel",
+        "        self._watchers[key] = call\n        for token in self._ancestors:\n            token._watchers[key] = call\n"
+        "        if self._cancelled_token() is not None:\n            call(key)\n",
+        "        if self._cancelled_token() is not None:\n            call(key)\n        self._watchers[key] = call\n"
+        "        for token in self._ancestors:\n            token._watchers[key] = call\n",
+        RACES,
+    ),
+    Fault(
+        "missed cancel: a handler's note is not read before the sleep",
+        "_capacity",
+        "        if self.intents:\n            self.drain_locked()\n        return self.lock._release_save()",
+        "        return self.lock._release_save()",
+        UNITS,
+    ),
+    Fault(
+        "missed cancel: a sleeper does not look as it lies down",
+        "_cancel",
+        "        if self.is_set:\n            self.condition.notify()\n        return self.lock._release_save()",
+        "        return self.lock._release_save()",
+        UNITS,
+    ),
+    Fault(
+        "a callback is called twice",
+        "_cancel",
+        "                self._claim.pop()\n",
+        "                self._claim.copy()\n",
+        UNITS,
+    ),
+    Fault(
+        "a watcher is left in the parent",
+        "_cancel",
+        "        self._watchers.pop(key, None)\n        for token in self._ancestors:\n            token._watchers.pop(key, None)\n",
+        "        self._watchers.pop(key, None)\n",
+        UNITS,
+    ),
+    Fault(
+        "a watcher is left behind by an exception",
+        "_capacity",
+        "            if wake is not None:\n                cancel.unwatch(ticket)\n            if self._ticket is ticket:",
+        "            if self._ticket is ticket:",
+        INTERRUPTS,
+    ),
+    Fault(
+        "one permit too many",
+        "_ledger",
+        "if len(held) < self.concurrency_limit and",
+        "if len(held) <= self.concurrency_limit and",
+        EXHAUSTIVE,
+    ),
+    Fault(
+        "one grant too many",
+        "_ledger",
+        "if len(held) >= self.concurrency_limit:",
+        "if len(held) > self.concurrency_limit:",
+        EXHAUSTIVE,
+    ),
+    Fault(
+        "one lease too many",
+        "_ledger",
+        "if len(leases) >= self.admission_limit",
+        "if len(leases) > self.admission_limit",
+        EXHAUSTIVE,
+    ),
+    Fault(
+        "a lease is checked and taken outside the lock",
+        "_capacity",
+        "            with lock:\n                if self._is_over or self._ticket is not None:\n                    self._refuse_reuse()\n"
+        "                self._ticket = ticket  # from here on, release finds it\n                is_admitted = pool.ledger.admit(ticket)\n",
+        "            self._ticket = ticket\n            is_admitted = pool.ledger.admit(ticket)\n",
+        RACES,
+    ),
+    Fault(
+        "a permit is checked and taken outside the lock",
+        "_capacity",
+        "                if not pool.ledger.request(ticket):\n",
+        "                lock.release()\n                is_granted = pool.ledger.request(ticket)\n                lock.acquire()\n"
+        "                if not is_granted:\n",
+        RACES,
+    ),
+    Fault(
+        "a forgotten permit stays away",
+        "_capacity",
+        "        wake = None\n        fate: bool",
+        "        ticket = weakref.ref(self)\n        wake = None\n        fate: bool",
+        STATES,
+    ),
+    Fault(
+        "a handler opens books that are open",
+        "_capacity",
+        "        return is_owned\n",
+        "        return bool(is_owned and False)\n",
+        UNITS,
+    ),
+    Fault(
+        "an interrupted wait comes out without the lock",
+        "_clock",
+        "            condition.acquire()\n",
+        "            pass\n",
+        INTERRUPTS,
+    ),
+    Fault(
+        "fork: the child keeps its parent's pools",
+        "_capacity",
+        "    for pool in _pools:\n        pool.reset()\n",
+        "    pass\n",
+        FORKS,
+    ),
+    Fault(
+        "fork: a Condition on the parent's lock is used again",
+        "_capacity",
+        "                if lock is pool.lock:  # it is another one in the child of a fork\n                    pool.keep(wake)\n",
+        "                pool.keep(wake)\n",
+        FORKS,
+    ),
+    Fault(
+        "time is not charged for waiting",
+        "_capacity",
+        "        wait_owned(self.clock, wake, until)",
+        "        wait_owned(self.clock, wake, None if until else None)",
+        UNITS,
+    ),
+    Fault(
+        "the last reason counts",
+        "_cancel",
+        "        return token._reasons[0] if token is not None else None",
+        "        return token._reasons[-1] if token is not None else None",
+        UNITS,
+    ),
+]
+
+
+def is_found(fault: Fault) -> bool:
+    """Make the change in a copy, run the tests; say whether they fail."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        shutil.copytree(ROOT / "promptkit", copy / "promptkit", ignore=shutil.ignore_patterns("__pycache__"))
+        module = copy / "promptkit" / f"{fault.module}.py"
+        source = module.read_text(encoding="utf-8")
+        if source.count(fault.right) != 1:
+            raise SystemExit(f"{fault.name}: its place occurs {source.count(fault.right)} times in {module.name}")
+        module.write_text(source.replace(fault.right, fault.wrong), encoding="utf-8")
+        environment = dict(os.environ, PYTHONPATH=folder, PROMPTKIT_HANG_S="3", PYTHONDONTWRITEBYTECODE="1")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *fault.tests]
+        try:
+            run = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return True  # a hang that no helper bounds is a failure as well
+        if run.returncode not in (0, 1):
+            raise SystemExit(f"{fault.name}: the tests could not be run\n{run.stdout}{run.stderr}")
+        return run.returncode == 1
+
+
+def main() -> int:
+    """Plant what the arguments name, or everything."""
+    words = sys.argv[1:]
+    missed = []
+    for fault in FAULTS:
+        if words and not any(word in fault.name for word in words):
+            continue
+        start = time.monotonic()
+        found = is_found(fault)
+        if not found:
+            missed.append(fault.name)
+        print(f"{'found ' if found else 'MISSED'} {time.monotonic() - start:6.1f} s  {fault.name}", flush=True)  # noqa: T201
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
