@@ -13,7 +13,7 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from promptkit._fields import FrozenDict, Secret, describe, is_integer, nearest, optional_text
+from promptkit._fields import FrozenDict, Secret, describe, freeze_headers, is_integer, nearest, optional_text
 from promptkit._ledger import CapacityPolicy
 from promptkit._types import StructuredOutput
 from promptkit._wire import target_url
@@ -32,12 +32,7 @@ def _secret(value: object) -> Secret | None:
 
 
 def _headers(value: object) -> FrozenDict[str, str]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"Backend.headers must be a mapping of names to strings, not {describe(value)}")
-    for name, text in value.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise ConfigError(f"Backend.headers must map strings to strings; {name!r} has {describe(text)}")
-    return FrozenDict(value)
+    return freeze_headers(value, "Backend.headers")
 
 
 @frozen

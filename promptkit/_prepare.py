@@ -17,7 +17,7 @@ from promptkit._fields import FrozenDict, Secret
 from promptkit._inputs import check_inputs
 from promptkit._openai import bearer
 from promptkit._results import PreparedRun
-from promptkit._types import NUMBER_FIELDS, ExecutionOverride, GenerateRequest, RetryPolicy
+from promptkit._types import NO_OVERRIDE, NUMBER_FIELDS, ExecutionOverride, GenerateRequest, RetryPolicy
 from promptkit._wire import target_url
 from promptkit.errors import ConfigError, CredentialError, InvalidRequestError
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from promptkit._types import RunRequest, StructuredOutput
 
 MAX_SESSION_CHARS: Final = 256
+MAX_TARGETS: Final = 1024
+"""How many targets are kept ready."""
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 """Long enough for a slow local model on a long prompt, short enough that a dead server is noticed."""
@@ -80,28 +82,36 @@ class CredentialRule:
 
 
 @frozen(kw_only=True)
+class Target:
+    """Where a prompt on a profile goes, and with which numbers: all that does not change from run to run."""
+
+    profile: str
+    backend_id: str | None
+    """The pool that a run is admitted to; None for an endpoint-only profile, which has none."""
+    endpoint: str
+    execution: ExecutionOverride
+    """The merged values, headers left out."""
+    retry: RetryPolicy
+    headers: FrozenDict[str, str]
+    max_tokens_field: str
+    session_field: str | None
+    structured_output: StructuredOutput
+    proxy: str | None
+    credential_rule: CredentialRule
+    schema_name: str
+
+
+@frozen(kw_only=True)
 class Route:
     """What the first phase decided: which prompt, on which target, under which contract."""
 
     request: RunRequest
     prompt: PromptDefinition
-    profile: ProfileDefinition
-    backend: Backend | None
-    endpoint: str
-    execution: ExecutionOverride
-    retry: RetryPolicy
-    headers: FrozenDict[str, str]
-    structured_output: StructuredOutput
-    credential_rule: CredentialRule
+    target: Target
     credential: Secret | None
     session_id: str | None
     started: float
     """When preparation began, on the engine's clock."""
-
-    @property
-    def backend_id(self) -> str | None:
-        """The pool that a run is admitted to; None for an endpoint-only profile, which has none."""
-        return self.backend.id if self.backend is not None else None
 
 
 @frozen(kw_only=True)
@@ -123,7 +133,7 @@ class Plan:
 class Preparer:
     """Both phases, over the stores of one engine. Safe for any number of threads."""
 
-    __slots__ = ("_artifacts", "_clock", "_profiles", "_prompts", "_registry", "_renderer", "_schemas")
+    __slots__ = ("_artifacts", "_clock", "_profiles", "_prompts", "_registry", "_renderer", "_schemas", "_targets")
 
     def __init__(
         self,
@@ -143,6 +153,9 @@ class Preparer:
         self._renderer = renderer
         self._registry = registry
         self._clock = clock
+        # Without an override a target depends on two immutable definitions alone. They stay the same objects
+        # until their files change, so identity is the key; a lost race computes the same target twice.
+        self._targets: dict[tuple[int, int], tuple[PromptDefinition, ProfileDefinition, Target]] = {}
 
     def route(self, request: RunRequest) -> Route:
         """Decide where a request goes. Reads the prompt and the profile file, and nothing else.
@@ -157,34 +170,53 @@ class Preparer:
             raise InvalidRequestError(
                 f"prompt {prompt.id!r} names no profile; name one in its file ({prompt.path}) or in the request"
             )
-        profile = self._profiles.load(name)
+        target = self._target(prompt, self._profiles.load(name), request.override)
+        return Route(
+            request=request,
+            prompt=prompt,
+            target=target,
+            credential=target.credential_rule.resolve(),
+            session_id=session_id,
+            started=started,
+        )
+
+    def _target(self, prompt: PromptDefinition, profile: ProfileDefinition, override: ExecutionOverride) -> Target:
+        if override is not NO_OVERRIDE:
+            return self._resolved(prompt, profile, override)
+        key = (id(prompt), id(profile))
+        known = self._targets.get(key)
+        if known is not None and known[0] is prompt and known[1] is profile:
+            return known[2]
+        target = self._resolved(prompt, profile, override)
+        if len(self._targets) >= MAX_TARGETS:
+            self._targets.clear()
+        self._targets[key] = (prompt, profile, target)
+        return target
+
+    def _resolved(self, prompt: PromptDefinition, profile: ProfileDefinition, override: ExecutionOverride) -> Target:
         backend = None
         if profile.backend is not None:
             where = f"{profile.path}:{profile.backend_place.line}:{profile.backend_place.column}"
             backend = self._registry.resolve(profile.backend, where=where)
-        execution = DEFAULTS.merged_with(profile.execution).merged_with(prompt.execution).merged_with(request.override)
+        execution = DEFAULTS.merged_with(profile.execution).merged_with(prompt.execution).merged_with(override)
         endpoint = execution.endpoint or (backend.endpoint if backend is not None else None)
         if endpoint is None:  # the profile loader refuses this; an override cannot take an endpoint away
             raise ConfigError(f"{profile.path}: the profile has neither a backend nor an endpoint")
-        if execution.endpoint is not None:
-            target_url(endpoint)
-        rule = credential_rule(profile, backend)
-        structured = profile.structured_output or (backend.structured_output if backend else "json_schema")
+        target_url(endpoint)
         headers = {**(backend.headers if backend else {}), **(execution.headers or {})}
-        return Route(
-            request=request,
-            prompt=prompt,
-            profile=profile,
-            backend=backend,
+        return Target(
+            profile=profile.name,
+            backend_id=backend.id if backend else None,
             endpoint=endpoint,
-            execution=execution,
+            execution=evolve(execution, headers=None),
             retry=execution.retry or DEFAULT_RETRY,
             headers=FrozenDict(headers),
-            structured_output=structured,
-            credential_rule=rule,
-            credential=rule.resolve(),
-            session_id=session_id,
-            started=started,
+            max_tokens_field=profile.max_tokens_field,
+            session_field=backend.session_field if backend else None,
+            structured_output=profile.structured_output or (backend.structured_output if backend else "json_schema"),
+            proxy=profile.proxy,
+            credential_rule=credential_rule(profile, backend),
+            schema_name=_schema_name(prompt.id),
         )
 
     def complete(self, route: Route, credential: Secret | None = None) -> Plan:
@@ -194,7 +226,8 @@ class Preparer:
 
         Raises `DocumentError`, `InputError`, `ArtifactError`, `RenderError`.
         """
-        prompt, execution, backend, output = route.prompt, route.execution, route.backend, route.prompt.output
+        prompt, target, output = route.prompt, route.target, route.prompt.output
+        execution = target.execution
         schema = None
         if output.format == "json_schema":
             schema = self._schemas.load(
@@ -216,46 +249,46 @@ class Preparer:
         is_strict = (
             output.is_strict
             and schema is not None
-            and route.structured_output == "json_schema"
+            and target.structured_output == "json_schema"
             and not schema.strict_obstacles
         )
         generate = GenerateRequest(
             messages=messages,
-            endpoint=route.endpoint,
+            endpoint=target.endpoint,
             model=execution.model,
-            backend_id=route.backend_id,
-            profile=route.profile.name,
+            backend_id=target.backend_id,
+            profile=target.profile,
             **{name: getattr(execution, name) for name in NUMBER_FIELDS},
-            max_tokens_field=route.profile.max_tokens_field,
+            max_tokens_field=target.max_tokens_field,
             extra_body=execution.extra_body or FrozenDict(),
-            headers=route.headers,
+            headers=target.headers,
             session_id=session_id,
-            session_field=backend.session_field if backend else None,
+            session_field=target.session_field,
             output_format=output.format,
             output_schema=schema.wire_schema if schema else None,
             output_schema_hash=schema.hash if schema else None,
-            output_schema_name=_schema_name(prompt.id),
+            output_schema_name=target.schema_name,
             is_strict=is_strict,
-            structured_output=route.structured_output,
+            structured_output=target.structured_output,
             timeout_s=execution.timeout_s or DEFAULT_TIMEOUT_S,
-            proxy=route.profile.proxy,
+            proxy=target.proxy,
             credential=credential,
-            credential_variable=route.credential_rule.variable,
+            credential_variable=target.credential_rule.variable,
         )
         prepared = PreparedRun(
             prompt=prompt.id,
             description=prompt.description,
-            profile=route.profile.name,
-            backend=route.backend_id,
-            endpoint=route.endpoint,
+            profile=target.profile,
+            backend=target.backend_id,
+            endpoint=target.endpoint,
             model=execution.model,
             messages=messages,
             session_id=session_id,
-            execution=evolve(execution, headers=None),
+            execution=execution,
             output_format=output.format,
             output_schema=schema.wire_schema if schema else None,
             is_strict=is_strict,
-            structured_output=route.structured_output,
+            structured_output=target.structured_output,
             repair_max_attempts=output.repair_max_attempts,
             definition_hash=prompt.hash,
             inputs_hash=sha256_of(inputs.hashable),
@@ -266,8 +299,8 @@ class Preparer:
             prepared=prepared,
             generate=generate,
             schema=schema,
-            retry=route.retry,
-            credential_rule=route.credential_rule,
+            retry=target.retry,
+            credential_rule=target.credential_rule,
         )
 
 

@@ -119,7 +119,7 @@ class Runner:
         try:
             route = self._preparer.route(request)
             return self._admitted(
-                route.backend_id, lambda: self._preparer.complete(route, route.credential), account, started
+                route.target.backend_id, lambda: self._preparer.complete(route, route.credential), account, started
             )
         except PromptKitError as error:
             account.settle(error)
