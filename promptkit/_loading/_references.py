@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from promptkit._definitions import NOWHERE, Place
 from promptkit._fields import FrozenDict, Json
@@ -73,13 +73,21 @@ class Schema:
         """What tells this schema from every other of its registry."""
         return self.document.uri, self.path
 
+    def below(self, value: Json, *path: str) -> Schema:
+        """Return what stands at ``path`` in it, read as a schema that has no address of its own."""
+        return Schema(value, self.document, (*self.path, *path), self.base, self.dialect, self.is_format_checked)
+
+    def problem(self, keyword: str, message: str) -> Problem:
+        """Return what is wrong with one of its keywords."""
+        return self.document.problem((*self.path, keyword), message)
+
 
 class SchemaFaultError(ValueError):
     """A keyword of a schema keeps it from being used; ``problem`` says where and why."""
 
     def __init__(self, schema: Schema, keyword: str, message: str) -> None:
         super().__init__(message)
-        self.problem = schema.document.problem((*schema.path, keyword), message)
+        self.problem = schema.problem(keyword, message)
 
 
 class Registry:
@@ -134,7 +142,7 @@ class Registry:
                     try:
                         self._targets[schema.key, keyword] = self.resolve(schema, reference)
                     except ReferenceFaultError as error:
-                        self.problems.append(schema.document.problem((*schema.path, keyword), str(error)))
+                        self.problems.append(schema.problem(keyword, str(error)))
 
     def schemas(self) -> Iterator[Schema]:
         """Yield every schema that has been looked at."""
@@ -170,17 +178,13 @@ class Registry:
             elif isinstance(value, (list, tuple)) and _INDEX.fullmatch(part) and int(part) < len(value):
                 value = value[int(part)]
             else:
-                known = (
-                    f"; known here are {', '.join(map(str, list(value)[:10]))}" if isinstance(value, Mapping) else ""
-                )
-                raise ReferenceFaultError(
-                    f"the reference {reference[:120]} leads nowhere: {_shown(root.document.uri, root)} has nothing "
-                    f"at {pointer_of((*path, part))}{known[:200]}"
-                )
+                known = f"; known here are {', '.join(list(value)[:10])}" if isinstance(value, Mapping) else ""
+                told = f"{root.document.name} has nothing at {pointer_of((*path, part))}{known[:200]}"
+                raise ReferenceFaultError(f"the reference {reference[:120]} leads nowhere: {told}")
             path = (*path, part)
             nearest = self._schemas.get((root.document.uri, path), nearest)
         if nearest.path != path:
-            self._scan(Schema(value, root.document, path, nearest.base, nearest.dialect, nearest.is_format_checked))
+            self._scan(nearest.below(value, *path[len(nearest.path) :]))
         return self._schemas[root.document.uri, path]
 
     def _scan(self, top: Schema) -> None:
@@ -196,42 +200,22 @@ class Registry:
             if isinstance(schema.value, Mapping):
                 stack.extend(self._children(schema))
 
-    def _children(self, schema: Schema) -> list[Schema]:
-        found: list[Schema] = []
-
-        def add(value: Json, *path: str) -> None:
-            found.append(
-                Schema(
-                    value, schema.document, (*schema.path, *path), schema.base, schema.dialect, schema.is_format_checked
-                )
-            )
-
+    @staticmethod
+    def _children(schema: Schema) -> Iterator[Schema]:
         for keyword, value in schema.value.items():
             shape = schema.dialect.keywords.get(keyword)
+            is_list = isinstance(value, (list, tuple))
             if shape in MAP_SHAPES and isinstance(value, Mapping):
                 for name, item in value.items():
                     if not (shape is Shape.DEPENDENCIES and isinstance(item, (list, tuple))):
-                        add(item, keyword, name)
-            elif shape in SCHEMA_SHAPES and isinstance(value, (list, tuple)):
-                if shape is not Shape.SCHEMA:
-                    for index, item in enumerate(value):
-                        add(item, keyword, str(index))
-                elif keyword != "items":
-                    add(value, keyword)
+                        yield schema.below(item, keyword, name)
+            elif shape in (Shape.SCHEMAS, Shape.SCHEMA_OR_SCHEMAS) and is_list:
+                for index, item in enumerate(value):
+                    yield schema.below(item, keyword, str(index))
             elif shape is Shape.SCHEMA_OR_FLAG and isinstance(value, bool):
-                found.append(
-                    Schema(
-                        {} if value else {"not": {}},
-                        schema.document,
-                        (*schema.path, keyword),
-                        schema.base,
-                        schema.dialect,
-                        schema.is_format_checked,
-                    )
-                )
-            elif shape in (Shape.SCHEMA, Shape.SCHEMA_OR_FLAG, Shape.SCHEMA_OR_SCHEMAS):
-                add(value, keyword)
-        return found
+                yield schema.below({} if value else {"not": {}}, keyword)
+            elif shape in SCHEMA_SHAPES and shape is not Shape.SCHEMAS and not (is_list and keyword == "items"):
+                yield schema.below(value, keyword)
 
     def _entered(self, schema: Schema) -> Schema:
         """Return the schema with the address and dialect that its own identifier gives it, its names noted."""
@@ -246,19 +230,17 @@ class Registry:
             if schema.path and "$schema" in value and not dialect.is_ref_alone:
                 found = dialect_of(value["$schema"])
                 if isinstance(found, str):
-                    self.problems.append(schema.document.problem((*schema.path, "$schema"), found))
+                    self.problems.append(schema.problem("$schema", found))
                 else:
                     dialect, is_checked = found, found.is_ref_alone
             try:
                 base = self._named(schema, identifier)
             except ReferenceFaultError as error:
-                self.problems.append(schema.document.problem((*schema.path, dialect.id_keyword), str(error)))
+                self.problems.append(schema.problem(dialect.id_keyword, str(error)))
         elif schema.path and "$schema" in value and dialect_of(value["$schema"]) is not dialect:
-            self.problems.append(
-                schema.document.problem((*schema.path, "$schema"), "$schema belongs to the top of a document")
-            )
-        schema = Schema(value, schema.document, schema.path, base, dialect, is_checked)
-        if base != "" and isinstance(identifier, str) and not is_hidden:
+            self.problems.append(schema.problem("$schema", "$schema belongs to the top of a document"))
+        schema = evolve(schema, base=base, dialect=dialect, is_format_checked=is_checked)
+        if isinstance(identifier, str) and not is_hidden:
             self._note_resource(schema, identifier)
         for keyword in ("$anchor", "$dynamicAnchor"):
             name = value.get(keyword)
@@ -296,12 +278,8 @@ class Registry:
             self._twice(schema, keyword, name)
 
     def _twice(self, schema: Schema, keyword: str, name: str) -> None:
-        self.problems.append(
-            schema.document.problem(
-                (*schema.path, keyword), f"{keyword} {name[:80]} is there twice; a name means one schema"
-            )
-        )
+        self.problems.append(schema.problem(keyword, f"{keyword} {name[:80]} is there twice; a name means one schema"))
 
 
 def _shown(resource: str, root: Schema) -> str:
-    return f"{root.document.name}" if resource == root.document.uri else resource[:120]
+    return root.document.name if resource == root.document.uri else resource[:120]

