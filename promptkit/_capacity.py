@@ -162,11 +162,12 @@ class _Pool:
     # ------------------------------------------------------------------------------------------------ giving back
 
     def pass_on(self, ticket: _Ticket) -> None:
-        """Grant what ``ticket`` has given back."""
+        """Grant what ``ticket`` has given back; not to itself, if it still stands in the queue after a torn grant."""
         if self.is_inside():
             self.log(ticket)
             return
         with self.lock:
+            self.ledger.withdraw(ticket)
             self.pump_locked()
         if self.intents:
             self.settle()

@@ -136,7 +136,10 @@ class Ledger(Generic[_TicketT, _WakeT]):
         self.waiting.pop(ticket, None)
 
     def give_back(self, ticket: _TicketT) -> bool:
-        """Take the permit of ``ticket`` back; False if it has none. Call `grant` afterwards if anybody waits.
+        """Take the permit of ``ticket`` back; False if it has none.
+
+        If anybody waits, `withdraw` and `grant` must follow: after an interrupted grant the ticket still stands in the
+        queue as well, and would be granted again.
 
         Needs no lock: it only makes room. Who enqueues looks for room *after* that, and who gives back looks at the
         queue *after* that, so that one of the two sees the other.

@@ -256,15 +256,18 @@ def is_found(fault: Fault) -> bool:
         if source.count(fault.right) != 1:
             raise SystemExit(f"{fault.name}: its place occurs {source.count(fault.right)} times in {module.name}")
         module.write_text(source.replace(fault.right, fault.wrong), encoding="utf-8")
-        environment = dict(os.environ, PYTHONPATH=folder, PROMPTKIT_HANG_S="3", PYTHONDONTWRITEBYTECODE="1")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *fault.tests]
+        # "Safe path": the working directory, with the right package in it, must not come first.
+        environment = dict(
+            os.environ, PYTHONPATH=folder, PROMPTKIT_HANG_S="3", PYTHONDONTWRITEBYTECODE="1", PYTHONSAFEPATH="1"
+        )
+        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *fault.tests]
         try:
             run = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
             )
         except subprocess.TimeoutExpired:
             return True  # a hang that no helper bounds is a failure as well
-        if run.returncode not in (0, 1):
+        if run.returncode not in (0, 1) or f"promptkit: {folder}" not in run.stdout:
             raise SystemExit(f"{fault.name}: the tests could not be run\n{run.stdout}{run.stderr}")
         return run.returncode == 1
 

@@ -607,6 +607,25 @@ def test_release_is_idempotent_in_every_state(kind: str) -> None:
     bench.assert_empty()
 
 
+def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None:
+    """Whoever granted it was interrupted: it owns a permit and still stands in the queue."""
+    bench = Bench(1)
+    held = bench.acquire()
+    permit = bench.manager.permit("b")
+    worker = Worker(permit.acquire, bench.token)
+    bench.clock.wait_for_sleepers(1)
+    ledger = bench.manager._pools["b"].ledger
+    ledger.give_back(held._ticket)
+    assert ledger.grant() is permit._ticket  # and nobody has told its thread
+    permit.release()
+    assert (len(ledger.held), len(ledger.waiting)) == (0, 0)
+    bench.clock.advance(0)
+    with pytest.raises(RunCancelledError):
+        worker.result()
+    held.release()
+    bench.assert_empty()
+
+
 def test_using_a_claim_twice_does_not_lose_it() -> None:
     """The refusal leaves what the first use has taken."""
     bench = Bench(1, 0)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from promptkit._cancel import CancelToken, wait_until
-from promptkit._capacity import Lease, Manager
+from promptkit._capacity import Lease, Manager, Permit
 from promptkit._ledger import CapacityPolicy
 from promptkit.errors import CapacityExceededError, QueueTimeoutError, RunCancelledError
 from support.clock import FakeClock
@@ -24,10 +24,12 @@ class Scene:
         self.token = CancelToken(clock=self.clock)
         self.free_token = CancelToken(clock=self.clock)
         self.events: list[str] = []
+        self.permits: list[Permit] = []
 
     def use(self, name: str, token: CancelToken, queue_deadline: float | None = None) -> None:
         """Acquire, see that nobody else is in, and release."""
         permit = self.manager.permit("b")
+        self.permits.append(permit)  # kept alive, so that nothing comes back by itself
         try:
             permit.acquire(token, queue_deadline)
             assert len(self.manager._pools["b"].ledger.held) == 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit._cancel import CancelToken, wait_until
-from promptkit._capacity import Manager
+from promptkit._capacity import Lease, Manager, Permit
 from promptkit._clock import SystemClock
 from promptkit._ledger import CapacityPolicy
 from promptkit.errors import CapacityExceededError, QueueTimeoutError, RunCancelledError
@@ -58,10 +58,12 @@ class Scene:
         self.pool = self.manager._pools["b"]
         self.token = CancelToken(clock=self.clock)
         self.others: list[Worker] = []
+        self.claims: list[Lease | Permit] = []
 
     def use(self, token: CancelToken | None = None) -> None:
         """Acquire and release in the safe shape."""
         permit = self.manager.permit("b")
+        self.claims.append(permit)  # kept alive, so that nothing comes back by itself
         try:
             try:
                 permit.acquire(token or self.token)
@@ -134,6 +136,7 @@ def wait_until_out_of_time(scene: Scene) -> Callable[[], None]:
 
     def act() -> None:
         permit = scene.manager.permit("b")
+        scene.claims.append(permit)
         try:
             try:
                 with pytest.raises(QueueTimeoutError):
@@ -175,6 +178,7 @@ def give_back_to_a_waiter(scene: Scene) -> Callable[[], None]:
 
     def act() -> None:
         permit = scene.manager.permit("b")
+        scene.claims.append(permit)
         try:
             try:
                 permit.acquire(scene.token)
@@ -219,6 +223,7 @@ def be_admitted(scene: Scene) -> Callable[[], None]:
 
     def act() -> None:
         lease = scene.manager.lease("b")
+        scene.claims.append(lease)
         try:
             try:
                 lease.admit(scene.token)
@@ -236,6 +241,7 @@ def be_refused(scene: Scene) -> Callable[[], None]:
 
     def act() -> None:
         lease = scene.manager.lease("b")
+        scene.claims.append(lease)
         try:
             try:
                 with pytest.raises(CapacityExceededError):
