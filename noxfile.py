@@ -68,8 +68,11 @@ def install_wheel(session: nox.Session, *groups: str, extras: str = EXTRAS) -> N
     (wheel,) = folder.glob("*.whl")
     session.install(f"promptkit[{extras}] @ {wheel.as_uri()}", *[item for name in groups for item in group(name)])
     session.install("--force-reinstall", "--no-deps", str(wheel))
-    # Nothing may be imported from the working directory, in child processes neither.
-    session.env["PYTHONSAFEPATH"] = "1"
+
+
+def run_tests(session: nox.Session, *command: str) -> None:
+    """Run ``command`` so that nothing is imported from the working directory, in child processes neither."""
+    session.run(*command, env={"PYTHONSAFEPATH": "1"})
 
 
 def install_model(session: nox.Session) -> None:
@@ -95,11 +98,11 @@ def tests(session: nox.Session) -> None:
                 session.warn(f"Python {version} is not on this machine: the tests do not run on it")
     install_wheel(session, "test")
     if session.posargs or session.python != PYTHONS[0]:
-        session.run("pytest", *session.posargs)
+        run_tests(session, "pytest", *session.posargs)
         return
     # Not `pytest --cov`: promptkit's own pytest plugin is loaded before that could start to measure.
     session.run("coverage", "erase")
-    session.run("coverage", "run", str(Path(session.bin) / "pytest"))
+    run_tests(session, "coverage", "run", str(Path(session.bin) / "pytest"))
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
     modules = ",".join(f"*/promptkit/{name}" for name in FULLY_COVERED)
@@ -131,7 +134,7 @@ def stateful(session: nox.Session) -> None:
     """Search longer than CI does: state machines, differential and property tests with a thousand examples each."""
     install_wheel(session, "test")
     session.env["HYPOTHESIS_PROFILE"] = "long"
-    session.run("pytest", *(session.posargs or ["tests/stateful"]))
+    run_tests(session, "pytest", *(session.posargs or ["tests/stateful"]))
 
 
 @nox.session
@@ -146,12 +149,12 @@ def mutants(session: nox.Session) -> None:
 def chaos(session: nox.Session) -> None:
     """Run against model servers that others wrote to misbehave."""
     install_wheel(session, "test", "chaos")
-    session.run("pytest", *(session.posargs or ["tests/chaos"]))
+    run_tests(session, "pytest", *(session.posargs or ["tests/chaos"]))
 
 
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure what a call costs beside its peers; the figures mean something on a quiet machine only."""
-    install_wheel(session, "test")
+    install_wheel(session, "bench")
     for script in session.posargs or sorted(str(path) for path in Path("benchmarks").glob("*.py")):
         session.run("python", script)
