@@ -47,7 +47,8 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from promptkit._cancel import earliest
 from promptkit._clock import SYSTEM_CLOCK, wait_owned
@@ -56,7 +57,7 @@ from promptkit._ledger import CapacityPolicy, Ledger
 from promptkit.errors import CapacityExceededError, ConfigError, QueueTimeoutError, RunCancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
     from promptkit._cancel import CancelToken
@@ -77,6 +78,31 @@ class PoolStats(NamedTuple):
     waiting: int
 
 
+class _Gate:
+    """A pool's lock as its Conditions see it: they take these five methods from the lock they are given.
+
+    Giving it up for a wait settles the pool's log first. A signal handler that cancels the very ticket whose thread it
+    interrupts, between that thread's last look and its sleep, can only log it; by now the waiter is registered with
+    its Condition, so that it can be notified.
+    """
+
+    __slots__ = ("_acquire_restore", "_is_owned", "_release_save", "acquire", "release")
+
+    def __init__(self, pool: _Pool, lock: Any) -> None:
+        self.acquire = lock.acquire
+        self.release = lock.release
+        self._acquire_restore = lock._acquire_restore
+        self._is_owned = lock._is_owned
+        self._release_save = partial(pool.give_up_lock, lock._release_save)
+
+    def __enter__(self) -> bool:
+        entered: bool = self.acquire()
+        return entered
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+
 class _Pool:
     """One backend's ledger, its lock, and the log of what was asked for while the lock could not be taken."""
 
@@ -85,9 +111,11 @@ class _Pool:
         "admitting",
         "backend_id",
         "clock",
+        "gate",
         "intents",
         "ledger",
         "lock",
+        "note",
         "policy",
         "spare_wakes",
         "waiting_for_permit",
@@ -99,12 +127,14 @@ class _Pool:
         self.clock = clock
         self.admitting = f"asking backend {backend_id!r} for admission"
         self.waiting_for_permit = f"waiting for a permit of backend {backend_id!r}"
+        self.note = self.log  # made once: every ticket and every watcher refers to it
         self.reset()
         _pools.add(self)
 
     def reset(self) -> None:
         """Start empty, with a free lock: when built, and in the child after a fork."""
         self.lock = threading.RLock()
+        self.gate = _Gate(self, self.lock)
         self.ledger: Ledger[_Ticket, threading.Condition] = Ledger(self.policy)
         self.intents: deque[_Ticket] = deque()
         self.spare_wakes: list[threading.Condition] = []
@@ -193,26 +223,21 @@ class _Pool:
     # -------------------------------------------------------------------------------------------------- waiting
 
     def wake_locked(self) -> threading.Condition:
-        """Return a Condition on the lock that settles the log as it gives the lock up for a wait.
-
-        A signal handler that cancels the very ticket whose thread it interrupts, between that thread's last look and
-        its sleep, can only log it. By then the waiter is registered with the Condition, so that it can be notified.
-        """
+        """Return a Condition on the lock, for one ticket to wait on."""
         if self.spare_wakes:
             return self.spare_wakes.pop()
-        wake = threading.Condition(self.lock)
-        wake._release_save = self._release_save  # type: ignore[attr-defined]  # Condition's own hook
-        return wake
+        return threading.Condition(self.gate)  # type: ignore[arg-type]  # it has what Condition asks of a lock
 
     def keep(self, wake: threading.Condition) -> None:
         """Keep a Condition that nobody waits on for the next ticket: making one costs as much as a whole acquire."""
         if len(self.spare_wakes) < _MAX_SPARE_WAKES:
             self.spare_wakes.append(wake)
 
-    def _release_save(self) -> object:
+    def give_up_lock(self, release_save: Callable[[], object]) -> object:
+        """Settle the log and give the lock up, with nothing in between where a handler could come in."""
         if self.intents:
             self.drain_locked()
-        return self.lock._release_save()  # type: ignore[attr-defined]  # what Condition itself would have called
+        return release_save()
 
     def queue_locked(
         self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None
@@ -220,7 +245,7 @@ class _Pool:
         """Put ``ticket`` into the queue and wait for the first time; returns as `wait_locked` does."""
         if self.ledger.enqueue(ticket, wake):
             self.pump_locked()
-        cancel.watch(ticket, self.log)
+        cancel.watch(ticket, self.note)
         if self.intents:
             self.drain_locked()
         fate = self.fate_locked(ticket)
@@ -312,7 +337,7 @@ class Lease(_Claim):
             cancel.raise_if_cancelled(pool.admitting)
         if lock._is_owned():  # type: ignore[attr-defined]  # the RLock method that Condition uses
             self._refuse_reentry()
-        ticket: _Ticket = weakref.ref(self, pool.log)
+        ticket: _Ticket = weakref.ref(self, pool.note)
         try:
             with lock:
                 if self._is_over or self._ticket is not None:
@@ -360,7 +385,7 @@ class Permit(_Claim):
         if cancel.poll_interval_s is not None:  # asked before the wait, so as not to wait for the first interval
             cancel.raise_if_cancelled(pool.waiting_for_permit)
         started = None if queue_deadline is None else pool.clock.monotonic()
-        ticket: _Ticket = weakref.ref(self, pool.log)
+        ticket: _Ticket = weakref.ref(self, pool.note)
         wake = None
         fate: bool | None = True
         try:

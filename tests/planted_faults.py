@@ -125,8 +125,8 @@ FAULTS = [
     Fault(
         "missed cancel: a handler's note is not read before the sleep",
         "_capacity",
-        "        if self.intents:\n            self.drain_locked()\n        return self.lock._release_save()",
-        "        return self.lock._release_save()",
+        "        if self.intents:\n            self.drain_locked()\n        return release_save()",
+        "        return release_save()",
         UNITS,
     ),
     Fault(
