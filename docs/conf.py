@@ -7,9 +7,10 @@ author = "The promptkit developers"
 copyright = f"2026, {author}"  # noqa: A001  # Sphinx's own name for it
 version = release = installed_version("promptkit")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinxcontrib.mermaid"]
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
+myst_fence_as_directive = ["mermaid"]  # diagrams, as GitHub shows them too
 myst_heading_anchors = 3
 
 html_theme = "furo"
