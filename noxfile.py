@@ -137,6 +137,15 @@ def stateful(session: nox.Session) -> None:
     run_tests(session, "pytest", *(session.posargs or ["tests/stateful"]))
 
 
+@nox.session(python=PYTHONS)
+def storms(session: nox.Session) -> None:
+    """Interrupt the pools by real exceptions, at full length; on the first Python, plant faults and see them found."""
+    install_wheel(session, "test")
+    session.run("pytest", "tests/concurrency", env={"PROMPTKIT_STORMS": "full"})
+    if session.python == PYTHONS[0]:
+        session.run("python", "tests/planted_faults.py", *session.posargs)
+
+
 @nox.session
 def mutants(session: nox.Session) -> None:
     """Change the modules on which everything rests, one small thing at a time, and see the tests notice."""
