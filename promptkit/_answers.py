@@ -25,8 +25,8 @@ from attrs import frozen
 from promptkit.errors import MalformedResponseError, ProviderError, TransportError, TransportTimeoutError
 
 if TYPE_CHECKING:
+    from promptkit._exchange import Exchange
     from promptkit._proxies import Proxy
-    from promptkit._sockets import Exchange
 
 _PIECE_BYTES: Final = 65536
 _SHOWN_CHARACTERS: Final = 200
@@ -132,6 +132,9 @@ def check_head(response: http.client.HTTPResponse, place: Place, exchange: Excha
             "along; if that is the right address, make it the endpoint",
             status=response.status,
         )
+    transfer = response.headers.get("transfer-encoding")
+    if transfer is not None and not response.chunked and transfer.lower() != "identity":
+        raise MalformedResponseError(f"{place} answered with transfer-encoding {transfer[:40]}, which nobody asked for")
     if response.status < HTTPStatus.OK:
         raise MalformedResponseError(f"{place} answered with the interim status HTTP {response.status} alone")
 
@@ -264,6 +267,10 @@ def connect_error(error: Exception, place: Place) -> TransportError:
 
 def answer_error(error: Exception, place: Place, exchange: Exchange) -> TransportError | MalformedResponseError:
     """Return the error for an exchange that broke after the connection was made."""
+    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        return TransportError(
+            f"{place} broke the TLS connection off: {getattr(error, 'reason', None) or error}", phase=exchange.phase
+        )
     if exchange.phase != "body":
         return TransportError(
             f"{place} closed the connection without answering", phase=exchange.phase, is_retryable=True

@@ -22,11 +22,12 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, LocationParseError
 from urllib3.util import parse_url
 
-from promptkit._sockets import BoundedSocket, Exchange, Line, connect, look_up
+from promptkit._sockets import BoundedSocket, Line, connect, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from promptkit._exchange import Exchange
     from promptkit._proxies import Proxy
 
 IDLE_S: Final = 55.0

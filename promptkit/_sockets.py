@@ -1,21 +1,13 @@
-"""Sockets whose every wait is bounded by one exchange, and that another thread can wake.
+"""Sockets whose every wait is bounded by the exchange that they serve, and that another thread can wake.
 
-An `Exchange` is one request and its answer. What this module guarantees of it:
+Before each receive and send the socket's timeout is set to what is left, so a peer that trickles cannot stretch it;
+looking up a name, connecting and the TLS handshake are bounded too. Closing a socket does not wake a thread that is
+blocked in it; shutting it down does, and each connection keeps a duplicate of its socket for that, which stays valid
+while TLS takes the original over.
 
-* Nothing blocks past its end, or its token's: before each receive and send the socket's timeout is set to
-  what is left, so a peer that trickles cannot stretch it. Looking up a name and connecting are bounded too.
-* `Exchange.interrupt`, from any thread or signal handler, ends a wait that is under way at once. It takes no
-  lock. Closing a socket does not wake a thread that is blocked in it; shutting it down does, and each
-  connection keeps a duplicate of its socket for that, which stays valid while TLS takes the original over.
-* An interrupt that comes late never touches a connection that has gone on to serve another exchange: what
-  would be woken lies in a list of at most one waker, and whoever pops it (one C call) owns it. Only an owner
-  who got it back with `Exchange.disarm` may keep the connection.
-
-No thread stands by and there is no timer. A name that is not a literal address is looked up in a thread of
-its own, because ``getaddrinfo`` cannot be interrupted; it ends with the look-up, and is left to itself when
-the exchange is over first.
-
-A token that polls bounds each wait to its interval and is asked in between.
+No thread stands by. A name that is not a literal address is looked up in a thread of its own, because
+``getaddrinfo`` cannot be interrupted; it ends with the look-up, and is left to itself when the exchange is over
+first.
 """
 
 from __future__ import annotations
@@ -32,130 +24,18 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from promptkit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit._cancel import CancelToken
-
-Phase = Literal["connect", "send", "first byte", "body"]
+    from promptkit._exchange import Exchange
 
 CONNECT_SLICE_S: Final = 0.05
 """A connecting socket that is shut down wakes its thread at once on Linux; elsewhere it looks this often."""
 
 KEEPALIVE_S: Final = 60
 """Probe a silent peer this often: a long generation sends nothing, and routers forget silent connections."""
-
-
-class Stopped(Exception):  # noqa: N818 – control flow inside the transport: it says stop, not what went wrong
-    """The exchange is over: cancelled, or out of time. `Exchange` knows which."""
-
-
-class Exchange:
-    """One request and its answer: when it must end, who may end it, and where its time goes.
-
-    ``connect_s`` bounds the connect phase alone, ``timeout_s`` the whole. Used by one thread; `interrupt` alone may
-    be called from others. ``end`` is when the present phase must end, on ``time.monotonic()``; ``is_connect_bound``
-    says that the limit of the connect phase is what ends it; ``timings`` has the seconds of the phases gone by;
-    ``has_ended_stream`` says that the peer has closed since the present phase began.
-    """
-
-    __slots__ = (
-        "_cancel",
-        "_connect_s",
-        "_is_token_bound",
-        "_poll_s",
-        "_since",
-        "_wakers",
-        "_whole_end",
-        "end",
-        "has_ended_stream",
-        "is_connect_bound",
-        "is_interrupted",
-        "phase",
-        "timings",
-    )
-
-    def __init__(self, cancel: CancelToken, *, timeout_s: float, connect_s: float) -> None:
-        remaining = cancel.remaining()  # asked before the time is taken, so that end is never too early
-        now = time.monotonic()
-        self._cancel = cancel
-        self._poll_s = cancel.poll_interval_s
-        self._is_token_bound = remaining is not None and remaining <= timeout_s
-        self._whole_end = now + (timeout_s if remaining is None else min(timeout_s, remaining))
-        self._connect_s = connect_s
-        self._wakers: list[Callable[[], object]] = []
-        self.is_interrupted = False
-        self.timings: dict[str, float] = {}
-        self._begin("connect", now)
-
-    @property
-    def is_over(self) -> bool:
-        """True when the exchange has been cancelled or its time is up."""
-        try:
-            self.wait_s()
-        except Stopped:
-            return True
-        return False
-
-    def enter(self, phase: Phase) -> None:
-        """Begin ``phase``; the time since the last change is the previous phase's."""
-        now = time.monotonic()
-        self.timings[self.phase] = self.timings.get(self.phase, 0.0) + now - self._since
-        self._begin(phase, now)
-
-    def _begin(self, phase: Phase, now: float) -> None:
-        self.phase: Phase = phase
-        self._since = now
-        self.has_ended_stream = False
-        self.is_connect_bound = phase == "connect" and now + self._connect_s < self._whole_end
-        self.end = now + self._connect_s if self.is_connect_bound else self._whole_end
-
-    def wait_s(self) -> float:
-        """Return how long the next operation may block, in seconds; raise `Stopped` when it may not."""
-        if self.is_interrupted or (self._poll_s is not None and self._cancel.cancelled):
-            raise Stopped
-        now = time.monotonic()
-        left = self.end - now
-        if left <= 0:
-            # A token may run on another clock than the system's, which alone bounds what a socket waits.
-            left = (self._cancel.remaining() or 0.0) if self._is_token_bound and not self.is_connect_bound else 0.0
-            if left <= 0:
-                raise Stopped
-            self.end = self._whole_end = now + left
-        return left if self._poll_s is None else min(left, self._poll_s)
-
-    def note_received(self, count: int) -> None:
-        """Take note that ``count`` bytes came, or that the stream has ended (0)."""
-        if not count:
-            self.has_ended_stream = True
-        elif self.phase == "first byte":
-            self.enter("body")
-
-    # ------------------------------------------------------------------------------------ interruption
-
-    def interrupt(self) -> None:
-        """End the exchange and wake its thread. Any thread, any signal handler; never blocks."""
-        self.is_interrupted = True
-        with contextlib.suppress(IndexError):
-            self._wakers.pop()()
-
-    def arm(self, wake: Callable[[], object]) -> None:
-        """Have ``wake`` called by an interrupt, once, until `disarm`. Raise `Stopped` if one has come already."""
-        self._wakers.append(wake)
-        if self.is_interrupted:
-            raise Stopped
-
-    def disarm(self) -> bool:
-        """Take the waker back; False when an interrupt has it, and what it wakes must not be used again."""
-        try:
-            self._wakers.pop()
-        except IndexError:
-            return False
-        return True
 
 
 class Line:
@@ -176,7 +56,8 @@ class Line:
         """Shut the connection down, which wakes whoever is blocked in it, and close the handle."""
         with contextlib.suppress(OSError):
             self.handle.shutdown(socket.SHUT_RDWR)
-        self.handle.close()
+        with contextlib.suppress(OSError):
+            self.handle.close()
 
 
 class BoundedSocket(socket.socket):

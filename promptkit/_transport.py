@@ -47,8 +47,9 @@ from promptkit._answers import (
     unpack,
 )
 from promptkit._connections import USUAL_AUTHORITIES, Adapter, Connection, Origin, close, parse_address
+from promptkit._exchange import Exchange, Stopped
 from promptkit._proxies import Proxies, trusted_authorities
-from promptkit._sockets import Exchange, Stopped, check_patching, client_context
+from promptkit._sockets import check_patching, client_context
 from promptkit.errors import (
     ConfigError,
     RunCancelledError,

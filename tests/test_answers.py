@@ -9,7 +9,9 @@ import ssl
 
 import pytest
 
-from promptkit._answers import Headers, Place, connect_error, shown
+from promptkit._answers import Headers, Place, answer_error, connect_error, shown
+from promptkit._cancel import CancelToken
+from promptkit._exchange import Exchange
 from promptkit._proxies import Proxy
 from promptkit.errors import TransportError
 
@@ -64,6 +66,19 @@ def test_a_connection_that_could_not_be_made(
     assert "secret" not in str(translated)
     assert "verify=" not in str(translated)
     assert str(pickle.loads(pickle.dumps(translated))) == str(translated)
+
+
+def test_a_tls_connection_broken_off_by_an_alert() -> None:
+    """What the server says of our certificate comes after the handshake (TLS 1.3); asking again cannot help."""
+    error = ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] tlsv13 alert certificate required")
+    exchange = Exchange(CancelToken(), timeout_s=5, connect_s=5)
+    exchange.enter("first byte")
+    translated = answer_error(error, DIRECT, exchange)
+    assert "h.example:443 broke the TLS connection off" in str(translated)
+    assert "certificate required" in str(translated)
+    assert not translated.is_retryable
+    exchange.enter("body")
+    assert answer_error(ssl.SSLEOFError(8, "EOF"), DIRECT, exchange).is_retryable
 
 
 @pytest.mark.parametrize(

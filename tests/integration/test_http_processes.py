@@ -96,7 +96,7 @@ def tick():
 ticker = gevent.spawn(tick)
 assert post("/slow").status == 200
 assert post("/slow", "localhost").status == 200
-assert len(ticks) > 10, ticks
+assert len(ticks) > 3, ticks
 ticker.kill()
 token = CancelToken()
 gevent.spawn_later(0.05, token.cancel)
