@@ -66,7 +66,7 @@ def bundle(registry: Registry, root: Schema) -> Json:
         # A part of a file: an empty document around it that refers to the part.
         outer: dict[str, Json] = {"$schema": root.document.value["$schema"]} if _declares(root) else {}
         names = _names_of(registry, None, {})
-        outer["$ref"] = f"#/{_container(root)}/{names[root.document.uri]}{pointer_of(root.path)}"
+        outer["$ref"] = f"#/{_container(root)}/{names[root.document.uri]}{_fragment(root.path)}"
         inlined = {names[uri]: _inlined(registry, uri, root, names, None) for uri in registry.documents}
         return freeze({**outer, _container(root): inlined})
     container = _container(root)

@@ -142,6 +142,35 @@ def test_the_power_of_the_time_is_known(pattern: str, degree: int) -> None:
     assert _ambiguity.degree_of(_Parser(pattern).parse()) == degree
 
 
+@pytest.mark.parametrize(
+    ("pattern", "degree"),
+    [
+        ("^" + "ab" * 300 + "c*d", 1),
+        ("^" + "ab" * 300 + "c*d{0,9}e(?=f*)", 3),
+        ("^(?:" + "ab" * 300 + "|c*d)+e", None),
+        ("^(?:" + "ab" * 300 + "){2,5}(?:c|d*)x", 2),
+        ("^(?:" + "ab" * 300 + "(?:c+d)*)e", None),
+        ("^(?:" + "ab" * 300 + "(?=(?:c+)+))e", None),
+    ],
+)
+def test_long_patterns_are_judged_crudely(pattern: str, degree: int | None) -> None:
+    """Where the automaton would be too large, loops in loops are refused and others add up."""
+    assert _ambiguity.degree_of(_Parser(pattern).parse()) == degree
+
+
+def test_a_pattern_with_too_many_ways_is_refused() -> None:
+    """Where the pairs of places are too many to look at, the worst is taken to be true."""
+    with pytest.raises(PatternFaultError, match="exponential"):
+        translate("^(?:.{140}|.{151})*x")
+
+
+@pytest.mark.parametrize("pattern", ["^a|^b*c", "^(?:^a*|b)c", "(?:^a*b|c*d)e"])
+def test_alternatives_that_begin_with_an_anchor(pattern: str) -> None:
+    """Each must, for the whole to be tried in one place."""
+    degree = _ambiguity.degree_of(_Parser(pattern).parse())
+    assert degree == (2 if pattern.startswith("(?:^a*b|c") else 1)
+
+
 _ATOMS = st.sampled_from(["a", "b", "[ab]", ".", "ab", ""])
 _PATTERNS = st.recursive(
     _ATOMS,

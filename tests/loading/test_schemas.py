@@ -229,10 +229,43 @@ def test_definitions_whose_names_look_alike(store: SchemaStore, dialect: str) ->
         assert [issue.keyword for issue in schema.validate({name: number + 1})] == ["const"]
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$schema": DRAFT_07, "items": {"$ref": "#n"}, "definitions": {"a": {"$id": "#n", "type": "integer"}}},
+        {"$schema": DRAFT_07, "items": {"$ref": "b.json"}, "definitions": {"a": {"$id": "./x/../b.json", "type": "integer"}}},
+        {"$schema": DRAFT_07, "items": {"$ref": "c/#n"}, "definitions": {"a": {"$id": "c/.#n", "type": "integer"}}},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://a.b/c/", "items": {"$ref": "d"},
+         "definitions": {"a": {"id": "d", "type": "integer"}}},
+        {"$id": "urn:example:x", "items": {"$ref": "urn:example:x#/$defs/a"}, "$defs": {"a": {"type": "integer"}}},
+        {"$id": "http://a.b/c?d", "items": {"$ref": "?d#a"}, "$defs": {"a": {"$anchor": "a", "type": "integer"}}},
+        {"items": {"$ref": "#/x-parts/0"}, "x-parts": [{"type": "integer"}]},
+        {"items": {"$ref": "#/prefixItems/0"}, "prefixItems": [{"type": "integer"}]},
+        {"items": {"$ref": "#/$defs/a/items"}, "$defs": {"a": {"items": {"type": "integer"}}}},
+    ],
+)  # fmt: skip
+def test_identifiers_and_anchors(store: SchemaStore, schema: Any) -> None:
+    """Every way of the standards to name a part of a document, none of which opens anything."""
+    compiled = store.load(schema)
+    assert compiled.validate([1, 2]) == ()
+    assert compiled.validate([1, "x"]) != ()
+
+
+def test_nothing_is_opened_while_compiling() -> None:
+    """Should a reference ever be left to fastjsonschema, it is refused whatever its scheme."""
+    handlers = compilation._Refusal()
+    assert "file" in handlers
+    with pytest.raises(compilation.CompilationFaultError, match="file:///etc/passwd"):
+        handlers["file"]("file:///etc/passwd")
+
+
 def test_an_id_that_is_there_twice(store: SchemaStore) -> None:
     """A name means one schema."""
     assert "is there twice" in told(store, {"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}})
     assert "is there twice" in told(store, {"$defs": {"a": {"$id": "x"}, "b": {"$id": "x"}}})
+
+
+CHAIN = {f"a{number}": {"$ref": f"#/$defs/a{number + 1}"} for number in range(2000)} | {"a2000": {}}
 
 
 @pytest.mark.parametrize(
@@ -254,6 +287,28 @@ def test_an_id_that_is_there_twice(store: SchemaStore) -> None:
         ({"$defs": {"a": {"$id": "x", "$schema": "nope"}}}, "is no dialect"),
         ({"$ref": "", "$id": "a/../../b"}, "leads outside the schema root"),
         ({"$anchor": "1a"}, "$anchor must be a name"),
+        ({"type": ["string", "string"]}, "type has a name twice"),
+        ({"type": []}, "nothing would be valid"),
+        ({"type": 5}, "type must be a type name or a list"),
+        ({"type": [5]}, "a type must be the name of one, not an integer"),
+        ({"type": None}, 'quote it: "null"'),
+        ({"examples": {}}, "examples must be a list"),
+        (
+            {"$schema": "http://json-schema.org/draft-04/schema#", "items": True},
+            "a schema must be a mapping in draft-04",
+        ),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "required": []}, "one at least in draft-04"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "exclusiveMinimum": True}, "needs minimum beside it"),
+        (
+            {"$schema": "http://json-schema.org/draft-04/schema#", "exclusiveMinimum": 5},
+            "as a number it is of draft-06",
+        ),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "const": 5}, "use enum with one value"),
+        (
+            {"$schema": "http://json-schema.org/draft-04/schema#", "contains": {}},
+            "it is one of draft-06, draft-07, 2019-09",
+        ),
+        ({"$ref": "#/$defs/a0", "$defs": CHAIN}, "in too long a chain"),
         ({"$vocabulary": {"x": 1}}, "$vocabulary must be a mapping of URIs to booleans"),
         ({"properties": {1: True}}, "a key must be a string"),
         ({"x-big": 1 << 2000}, "a number of more than 1024 bits"),
