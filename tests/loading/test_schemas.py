@@ -19,6 +19,7 @@ from promptkit._loading._schemas import SchemaStore
 from promptkit.errors import ConfigError, DocumentError
 from support.threads import Worker
 
+DRAFT_04 = "http://json-schema.org/draft-04/schema#"
 DRAFT_07 = "http://json-schema.org/draft-07/schema#"
 
 
@@ -233,9 +234,9 @@ def test_definitions_whose_names_look_alike(store: SchemaStore, dialect: str) ->
     "schema",
     [
         {"$schema": DRAFT_07, "items": {"$ref": "#n"}, "definitions": {"a": {"$id": "#n", "type": "integer"}}},
-        {"$schema": DRAFT_07, "items": {"$ref": "b.json"}, "definitions": {"a": {"$id": "./x/../b.json", "type": "integer"}}},
+        {"$schema": DRAFT_07, "items": {"$ref": "b"}, "definitions": {"a": {"$id": "./x/../b", "type": "integer"}}},
         {"$schema": DRAFT_07, "items": {"$ref": "c/#n"}, "definitions": {"a": {"$id": "c/.#n", "type": "integer"}}},
-        {"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://a.b/c/", "items": {"$ref": "d"},
+        {"$schema": DRAFT_04, "id": "http://a.b/c/", "items": {"$ref": "d"},
          "definitions": {"a": {"id": "d", "type": "integer"}}},
         {"$id": "urn:example:x", "items": {"$ref": "urn:example:x#/$defs/a"}, "$defs": {"a": {"type": "integer"}}},
         {"$id": "http://a.b/c?d", "items": {"$ref": "?d#a"}, "$defs": {"a": {"$anchor": "a", "type": "integer"}}},
@@ -294,18 +295,18 @@ CHAIN = {f"a{number}": {"$ref": f"#/$defs/a{number + 1}"} for number in range(20
         ({"type": None}, 'quote it: "null"'),
         ({"examples": {}}, "examples must be a list"),
         (
-            {"$schema": "http://json-schema.org/draft-04/schema#", "items": True},
+            {"$schema": DRAFT_04, "items": True},
             "a schema must be a mapping in draft-04",
         ),
-        ({"$schema": "http://json-schema.org/draft-04/schema#", "required": []}, "one at least in draft-04"),
-        ({"$schema": "http://json-schema.org/draft-04/schema#", "exclusiveMinimum": True}, "needs minimum beside it"),
+        ({"$schema": DRAFT_04, "required": []}, "one at least in draft-04"),
+        ({"$schema": DRAFT_04, "exclusiveMinimum": True}, "needs minimum beside it"),
         (
-            {"$schema": "http://json-schema.org/draft-04/schema#", "exclusiveMinimum": 5},
+            {"$schema": DRAFT_04, "exclusiveMinimum": 5},
             "as a number it is of draft-06",
         ),
-        ({"$schema": "http://json-schema.org/draft-04/schema#", "const": 5}, "use enum with one value"),
+        ({"$schema": DRAFT_04, "const": 5}, "use enum with one value"),
         (
-            {"$schema": "http://json-schema.org/draft-04/schema#", "contains": {}},
+            {"$schema": DRAFT_04, "contains": {}},
             "it is one of draft-06, draft-07, 2019-09",
         ),
         ({"$ref": "#/$defs/a0", "$defs": CHAIN}, "in too long a chain"),
