@@ -208,7 +208,7 @@ class Preparer:
             profile=profile.name,
             backend_id=backend.id if backend else None,
             endpoint=endpoint,
-            execution=evolve(execution, headers=None),
+            execution=execution,
             retry=execution.retry or DEFAULT_RETRY,
             headers=FrozenDict(headers),
             max_tokens_field=profile.max_tokens_field,

@@ -1,29 +1,38 @@
 """`PreparedRun` and `RunResult`: what would be sent, what came back, and their stable JSON forms.
 
-Guarantees: the forms are named by ``kind``, have sorted keys, hold no credential, no header and no capacity
-number, and are described by the JSON Schemas ``promptkit/schemas/prepared-run.schema.json`` and
-``run-result.schema.json``; a form that keeps its content comes back equal through ``from_dict``; one that
-leaves it out keeps its hashes, so that it still proves what was sent.
+Guarantees: the forms are named by ``kind``, hold no credential, no header and no capacity number, and are described
+by the JSON Schemas ``promptkit/schemas/prepared-run.schema.json`` and ``run-result.schema.json``; a form that keeps
+its content comes back equal through ``from_dict``; one that leaves it out keeps its hashes, so that it still proves
+what was sent.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from attrs import asdict, field, frozen
+from attrs import evolve, field, frozen
 
-from promptkit._canonical import sha256_of, sha256_of_bytes
+from promptkit._canonical import sha256_of
 from promptkit._fields import Json, describe, freeze, thaw
+from promptkit._forms import (
+    Part,
+    event_form,
+    event_of,
+    execution_form,
+    execution_of,
+    json_text,
+    message_form,
+    message_of,
+    text_hash,
+    usage_form,
+    usage_of,
+    without_query_values,
+)
 from promptkit._typed import structure
 from promptkit._types import (
-    NUMBER_FIELDS,
     AttemptEvent,
     ExecutionOverride,
-    Image,
     Message,
     OutputFormat,
     RetryPolicy,
@@ -31,10 +40,12 @@ from promptkit._types import (
     Usage,
     tuple_of_messages,
 )
-from promptkit.errors import ConfigError, PromptKitError
+from promptkit.errors import ConfigError
 
 PREPARED_RUN_KIND: Final = "promptkit.prepared-run/1"
 RUN_RESULT_KIND: Final = "promptkit.run-result/1"
+OUTPUT_FORMATS: Final = ("text", "json", "json_schema")
+STRUCTURED_OUTPUTS: Final = ("json_schema", "json_object", "prompt")
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -42,24 +53,40 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _public_execution(execution: ExecutionOverride) -> ExecutionOverride:
+    """Return execution values as a record may show them: without headers and address, whose secrets are their own."""
+    return evolve(
+        execution,
+        endpoint=None,
+        headers=None,
+        extra_body=execution.extra_body or None,
+        retry=execution.retry or RetryPolicy(),
+    )
+
+
 @frozen(kw_only=True)
 class PreparedRun:
     """What a run would send, with its hashes. It holds no credential, header or capacity number.
 
-    ``execution`` has the merged values, ``timeout_s`` and ``retry`` resolved and headers left out; a number
-    that is None is not sent. ``output_schema`` is self-contained. ``duration_s`` is the time that preparation
-    took. Hashes are ``sha256:`` texts; the hashes reference says over what.
+    ``prompt`` and ``profile`` are ids; ``backend`` is the backend's, None for a profile with an endpoint of its own.
+    ``endpoint`` is the address with ``***`` for the values of a query string, where some servers take a key.
+    ``execution`` has the merged values, ``timeout_s`` (seconds for one attempt) and ``retry`` resolved; a number that
+    is None is not sent. ``output_schema`` is self-contained; ``is_strict`` says whether strict mode is asked for, and
+    ``repair_max_attempts`` how often an invalid answer is asked about again. ``duration_s`` is the time that
+    preparation took, in seconds; it does not count when two records are compared.
+
+    ``definition_hash``, ``inputs_hash`` and ``rendered_hash`` are ``sha256:`` texts; the page on hashes says over what.
     """
 
     prompt: str
     description: str | None = None
     profile: str
     backend: str | None
-    endpoint: str
+    endpoint: str = field(converter=without_query_values)
     model: str | None
     messages: tuple[Message, ...] = field(converter=tuple_of_messages)
     session_id: str | None
-    execution: ExecutionOverride
+    execution: ExecutionOverride = field(converter=_public_execution)
     output_format: OutputFormat
     output_schema: Json = field(default=None, repr=False)
     is_strict: bool = False
@@ -71,14 +98,12 @@ class PreparedRun:
     duration_s: float = field(eq=False)
 
     def to_dict(self, *, with_content: bool = True, with_images: bool = False) -> dict[str, Json]:
-        """Return the stable form as plain data, the caller's own.
+        """Return the stable form ``promptkit.prepared-run/1`` as plain JSON data, the caller's own.
 
-        ``with_content=False`` leaves the text of messages out, ``with_images=True`` puts the bytes of images
-        in (base64); hashes and media types are always there.
+        ``with_content=False`` leaves out the text of messages and the session id, ``with_images=True`` puts the bytes
+        of images in (base64); hashes and media types are always there. Does not block and does not fail.
         """
-        execution = self.execution
-        retry = execution.retry or RetryPolicy()
-        return {
+        form: dict[str, Json] = {
             "kind": PREPARED_RUN_KIND,
             "prompt": self.prompt,
             "description": self.description,
@@ -86,20 +111,8 @@ class PreparedRun:
             "backend": self.backend,
             "endpoint": self.endpoint,
             "model": self.model,
-            "session_id": self.session_id,
-            "messages": [
-                _message_to_dict(m, with_content=with_content, with_images=with_images) for m in self.messages
-            ],
-            "execution": {
-                **{
-                    name: list(value) if isinstance(value, tuple) else value
-                    for name in NUMBER_FIELDS
-                    if (value := getattr(execution, name)) is not None
-                },
-                "timeout_s": execution.timeout_s,
-                "retry": {name: value for name, value in asdict(retry).items() if value is not None},
-                "extra_body": thaw(execution.extra_body or {}),
-            },
+            "messages": [message_form(m, with_content=with_content, with_images=with_images) for m in self.messages],
+            "execution": execution_form(self.execution),
             "output": {
                 "format": self.output_format,
                 "schema": thaw(self.output_schema),
@@ -114,53 +127,37 @@ class PreparedRun:
             },
             "duration_s": self.duration_s,
         }
+        if with_content:
+            form["session_id"] = self.session_id
+        return form
 
     def to_json(self, *, with_content: bool = True, with_images: bool = False) -> str:
-        """Return the stable form as JSON text, keys sorted."""
-        return _json_text(self.to_dict(with_content=with_content, with_images=with_images))
+        """Return the stable form as JSON text, keys sorted, ready to be written as UTF-8; see `to_dict`."""
+        return json_text(self.to_dict(with_content=with_content, with_images=with_images))
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Json]) -> PreparedRun:
-        """Return the record that a form with content was made of. Raises `ConfigError` for anything else."""
-        try:
-            _check_kind(form, PREPARED_RUN_KIND)
-            output, hashes, execution = form["output"], form["hashes"], dict(form["execution"])
-            return cls(
-                prompt=form["prompt"],
-                description=form["description"],
-                profile=form["profile"],
-                backend=form["backend"],
-                endpoint=form["endpoint"],
-                model=form["model"],
-                session_id=form["session_id"],
-                messages=[_message_from_dict(m) for m in form["messages"]],
-                execution=ExecutionOverride(
-                    model=form["model"], extra_body=execution.pop("extra_body") or None, **execution
-                ),
-                output_format=output["format"],
-                output_schema=freeze(output["schema"]),
-                is_strict=output["strict"],
-                structured_output=output["structured_output"],
-                repair_max_attempts=output["repair_max_attempts"],
-                definition_hash=hashes["definition"],
-                inputs_hash=hashes["inputs"],
-                rendered_hash=hashes["rendered"],
-                duration_s=form["duration_s"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, PromptKitError) as exc:
-            _refuse(exc, PREPARED_RUN_KIND)
+        """Return the record that a form with content was made of, equal to it.
+
+        Images come back without their bytes where the form was made without. Raises `ConfigError` for anything else
+        than such a form: another kind, a field that is missing, unknown or of the wrong type, a form without
+        content, and a text or image that is not what its hash was made of.
+        """
+        return _read(form, PREPARED_RUN_KIND, _prepared_of)
 
 
 @frozen(kw_only=True)
 class RunResult:
     """What a run gave: the parsed and validated output, and how it came about.
 
-    ``data`` is the output by its contract (a str for ``text``), immutable and equal to the plain value;
-    ``text`` is what the model wrote. ``usage`` sums every answer of the run, repairs included. ``model`` is
-    what the server said had answered. ``duration_s`` starts when ``run`` is entered and includes waiting.
+    ``data`` is the output by its contract (a str for ``text``), immutable and equal to the plain value; ``text`` is
+    what the model wrote and ``reasoning`` what it thought before, where the server tells. ``prepared`` is what the
+    first attempt sent. ``usage`` sums every answer of the run, repairs included; ``attempts`` has one `AttemptEvent`
+    for each attempt, in order. ``finish_reason``, ``model`` and ``request_id`` are what the server said of the last
+    answer, None where it said nothing. ``duration_s`` is seconds, starts when ``run`` is entered and includes waiting.
     """
 
-    data: Any
+    data: Any = field(converter=freeze)
     text: str = field(repr=False)
     prepared: PreparedRun
     usage: Usage
@@ -180,110 +177,104 @@ class RunResult:
         return structure(self.data, cls, converter=converter)
 
     def to_dict(self, *, with_content: bool = True, with_images: bool = False) -> dict[str, Json]:
-        """Return the stable form as plain data, the caller's own.
+        """Return the stable form ``promptkit.run-result/1`` as plain JSON data, the caller's own.
 
-        ``with_content=False`` leaves out the text of messages, the answer, its data and the reasoning;
-        ``with_images=True`` puts the bytes of images in. Hashes are always there.
+        ``with_content=False`` leaves out the text of messages, the session id, the answer, its data, the reasoning
+        and the words of errors; ``with_images=True`` puts the bytes of images in. Hashes are always there.
         """
         form: dict[str, Json] = {
             "kind": RUN_RESULT_KIND,
             "prepared": self.prepared.to_dict(with_content=with_content, with_images=with_images),
-            "usage": asdict(self.usage),
-            "attempts": [asdict(event, filter=_not_usage) | {"usage": _usage(event)} for event in self.attempts],
+            "usage": usage_form(self.usage),
+            "attempts": [event_form(event, with_content=with_content) for event in self.attempts],
             "finish_reason": self.finish_reason,
             "model": self.model,
             "request_id": self.request_id,
             "duration_s": self.duration_s,
-            "hashes": {
-                "text": sha256_of_bytes(self.text.encode("utf-8", "surrogatepass")),
-                "data": sha256_of(self.data),
-            },
+            "hashes": {"text": text_hash(self.text), "data": sha256_of(self.data)},
         }
         if with_content:
             form |= {"data": thaw(self.data), "text": self.text, "reasoning": self.reasoning}
         return form
 
     def to_json(self, *, with_content: bool = True, with_images: bool = False) -> str:
-        """Return the stable form as JSON text, keys sorted."""
-        return _json_text(self.to_dict(with_content=with_content, with_images=with_images))
+        """Return the stable form as JSON text, keys sorted, ready to be written as UTF-8; see `to_dict`."""
+        return json_text(self.to_dict(with_content=with_content, with_images=with_images))
 
     @classmethod
     def from_dict(cls, form: Mapping[str, Json]) -> RunResult:
-        """Return the record that a form with content was made of. Raises `ConfigError` for anything else."""
-        try:
-            _check_kind(form, RUN_RESULT_KIND)
-            return cls(
-                data=freeze(form["data"]),
-                text=form["text"],
-                prepared=PreparedRun.from_dict(form["prepared"]),
-                usage=Usage(**form["usage"]),
-                attempts=tuple(
-                    AttemptEvent(**{**event, "usage": None if event["usage"] is None else Usage(**event["usage"])})
-                    for event in form["attempts"]
-                ),
-                finish_reason=form["finish_reason"],
-                model=form["model"],
-                reasoning=form["reasoning"],
-                request_id=form["request_id"],
-                duration_s=form["duration_s"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, PromptKitError) as exc:
-            _refuse(exc, RUN_RESULT_KIND)
+        """Return the record that a form with content was made of, equal to it.
+
+        Raises `ConfigError` for anything else, as `PreparedRun.from_dict` does.
+        """
+        return _read(form, RUN_RESULT_KIND, _result_of)
 
 
-# ------------------------------------------------------------------------------------------------- helpers
+# ---------------------------------------------------------------------------------------------------- reading
 
 
-def _json_text(form: dict[str, Json]) -> str:
-    return json.dumps(form, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)
+def _read(form: object, kind: str, read: Callable[[Part], T]) -> T:
+    try:
+        return read(_part_of_kind(form, kind))
+    except (ConfigError, RecursionError) as exc:
+        reason = exc if isinstance(exc, ConfigError) else "it is nested too deeply"
+        raise ConfigError(f"this is no complete {kind!r} form: {reason}") from exc
 
 
-def _not_usage(attribute: Any, _value: object) -> bool:
-    return str(attribute.name) != "usage"
+def _part_of_kind(form: object, kind: str) -> Part:
+    part = Part(form)
+    said = part.get("kind")
+    if said != kind:
+        raise ConfigError(f"its kind is {said[:80]!r}" if isinstance(said, str) else f"its kind is {describe(said)}")
+    return part
 
 
-def _usage(event: AttemptEvent) -> Json:
-    return None if event.usage is None else asdict(event.usage)
+def _prepared_of(part: Part) -> PreparedRun:
+    output, hashes, model = part.part("output"), part.part("hashes"), part.optional_text("model")
+    messages = [message_of(message) for message in part.parts("messages")]
+    prepared = PreparedRun(
+        prompt=part.text("prompt"),
+        description=part.optional_text("description"),
+        profile=part.text("profile"),
+        backend=part.optional_text("backend"),
+        endpoint=part.text("endpoint"),
+        model=model,
+        messages=messages,
+        session_id=part.optional_text("session_id"),
+        execution=execution_of(part.part("execution"), model=model),
+        output_format=output.choice("format", OUTPUT_FORMATS),
+        output_schema=output.json("schema"),
+        is_strict=output.flag("strict"),
+        structured_output=output.choice("structured_output", STRUCTURED_OUTPUTS),
+        repair_max_attempts=output.integer("repair_max_attempts"),
+        definition_hash=hashes.hash("definition"),
+        inputs_hash=hashes.hash("inputs"),
+        rendered_hash=hashes.hash("rendered"),
+        duration_s=part.seconds("duration_s"),
+    )
+    for finished in (output, hashes, part):
+        finished.end()
+    return prepared
 
 
-def _message_to_dict(message: Message, *, with_content: bool, with_images: bool) -> dict[str, Json]:
-    form: dict[str, Json] = {
-        "role": message.role,
-        "content_hash": sha256_of_bytes(message.content.encode()),
-        "images": [_image_to_dict(image, with_images=with_images) for image in message.images],
-    }
-    if with_content:
-        form["content"] = message.content
-    return form
-
-
-def _image_to_dict(image: Image, *, with_images: bool) -> dict[str, Json]:
-    form: dict[str, Json] = {"media_type": image.media_type, "sha256": image.sha256}
-    if with_images and image.data is not None:
-        form["data"] = base64.b64encode(image.data).decode("ascii")
-    return form
-
-
-def _message_from_dict(form: Mapping[str, Json]) -> Message:
-    if "content" not in form:
-        raise ConfigError("its content was left out, and only the hashes are there")
-    images = []
-    for image in form["images"]:
-        try:
-            data = base64.b64decode(image["data"], validate=True) if "data" in image else None
-        except binascii.Error as exc:
-            raise ConfigError("the data of an image is not base64") from exc
-        images.append(Image(image["media_type"], data, image["sha256"]))
-    return Message(form["role"], form["content"], images=images)
-
-
-def _check_kind(form: Mapping[str, Json], kind: str) -> None:
-    if not isinstance(form, Mapping):
-        raise ConfigError(f"it must be a mapping, not {describe(form)}")
-    if form.get("kind") != kind:
-        raise ConfigError(f"its kind is {form.get('kind')!r}")
-
-
-def _refuse(exc: Exception, kind: str) -> NoReturn:
-    reason = f"the field {exc} is missing" if isinstance(exc, KeyError) else str(exc)
-    raise ConfigError(f"this is no complete {kind!r} form: {reason}") from exc
+def _result_of(part: Part) -> RunResult:
+    prepared = _read(part.get("prepared"), PREPARED_RUN_KIND, _prepared_of)
+    hashes, text = part.part("hashes"), part.text("text")
+    if hashes.hash("text") != text_hash(text):
+        raise ConfigError("text is not what hashes.text was made of")
+    hashes.hash("data")
+    result = RunResult(
+        data=part.json("data"),
+        text=text,
+        prepared=prepared,
+        usage=usage_of(part.part("usage")),
+        attempts=tuple(event_of(event) for event in part.parts("attempts")),
+        finish_reason=part.optional_text("finish_reason"),
+        model=part.optional_text("model"),
+        reasoning=part.optional_text("reasoning"),
+        request_id=part.optional_text("request_id"),
+        duration_s=part.seconds("duration_s"),
+    )
+    for finished in (hashes, part):
+        finished.end()
+    return result

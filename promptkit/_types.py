@@ -86,15 +86,15 @@ class Usage:
 
     ``cached_tokens`` are part of ``prompt_tokens`` and ``reasoning_tokens`` part of ``completion_tokens``:
     neither is added to ``total_tokens``. ``cost`` is in the provider's own unit (OpenRouter: US dollars).
-    Two usages add up field by field.
+    Two usages add up field by field. Raises `ConfigError` for what is no number, and for a negative count.
     """
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    total_tokens: int | None = None
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost: float | None = None
+    prompt_tokens: int | None = field(default=None, validator=optional_number(minimum=0, integer=True))
+    completion_tokens: int | None = field(default=None, validator=optional_number(minimum=0, integer=True))
+    total_tokens: int | None = field(default=None, validator=optional_number(minimum=0, integer=True))
+    cached_tokens: int | None = field(default=None, validator=optional_number(minimum=0, integer=True))
+    reasoning_tokens: int | None = field(default=None, validator=optional_number(minimum=0, integer=True))
+    cost: float | None = field(default=None, validator=optional_number())
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -144,11 +144,11 @@ class Image:
     """An image that a message carries: its bytes, and the media type its bytes have.
 
     ``data`` is None only in a record that was read back from a form without the bytes. ``sha256`` is
-    ``sha256:`` and the hexadecimal digest of the bytes.
+    ``sha256:`` and the hexadecimal digest of the bytes; it stands for them when two images are compared.
     """
 
     media_type: str
-    data: bytes | None = field(repr=False)
+    data: bytes | None = field(repr=False, eq=False)
     sha256: str
 
 

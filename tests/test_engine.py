@@ -25,7 +25,7 @@ from promptkit.errors import (
     TransportError,
     UnknownNameError,
 )
-from promptkit.testing import Gate, ScriptedClient, held
+from promptkit.testing import FakeClock, Gate, ScriptedClient, held, wait_until_queued
 from support.project import Project
 from support.threads import Worker
 
@@ -175,12 +175,13 @@ def test_a_cancel_in_the_queue_sends_nothing(project: Project) -> None:
     """A run cancelled while queued is both a GenerationError and a RunCancelledError, and frees its place (C21)."""
     gate = Gate()
     client = ScriptedClient([held(gate, "one")])
-    engine = project.engine(client, backend={"concurrency_limit": 1, "queue_capacity": 1})
+    engine = project.engine(client, backend={"concurrency_limit": 1, "queue_capacity": 1}, clock=FakeClock())
     first = Worker(engine.run, "echo", inputs={"text": "t"})
     gate.wait_for(1)
     token = CancelToken()
     seen = []
     second = Worker(engine.run, "echo", inputs={"text": "t"}, cancel=token, observer=seen.append)
+    wait_until_queued(engine, "local")
     token.cancel("enough")
     with pytest.raises(GenerationCancelledError, match="enough") as caught:
         second.result()

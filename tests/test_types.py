@@ -393,3 +393,19 @@ def test_what_a_request_says_is_in_its_hash() -> None:
     """Messages, images, model, numbers and contract each change it; no two of these are alike."""
     hashes = [attrs.evolve(REQUEST, **changes).rendered_hash() for changes in OTHER]
     assert len({REQUEST.rendered_hash(), *hashes}) == len(OTHER) + 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"prompt_tokens": -1}, {"total_tokens": 1.0}, {"cost": float("nan")}, {"cost": "1"}]
+)
+def test_usage_takes_numbers_only(changes: dict[str, Any]) -> None:
+    """A client of the application's own cannot bring a number into a result that JSON has no form for."""
+    with pytest.raises(ConfigError, match=next(iter(changes))):
+        Usage(**changes)
+
+
+def test_images_are_compared_by_their_hash() -> None:
+    """One that was read back without its bytes equals the one it was made of."""
+    sha256 = "sha256:" + "0" * 64
+    assert Image("image/png", None, sha256) == Image("image/png", b"x", sha256)
+    assert Image("image/png", None, sha256) != Image("image/jpeg", None, sha256)

@@ -228,7 +228,16 @@ def test_a_client_must_return_a_response(response: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("text", b"hi"), ("finish_reason", 7), ("refusal", True), ("usage", {"total_tokens": 3})]
+    ("name", "value"),
+    [
+        ("text", b"hi"),
+        ("finish_reason", 7),
+        ("refusal", True),
+        ("usage", {"total_tokens": 3}),
+        ("model", 7),
+        ("reasoning", ["x"]),
+        ("request_id", 7),
+    ],
 )
 def test_a_response_must_have_the_right_types(name: str, value: Any) -> None:
     """The field is named, its value is not shown."""

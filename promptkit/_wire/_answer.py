@@ -264,6 +264,9 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
         and not response.text.isspace()
         and response.refusal is None
         and (response.usage is None or type(response.usage) is Usage)
+        and (response.model is None or type(response.model) is str)
+        and (response.reasoning is None or type(response.reasoning) is str)
+        and (response.request_id is None or type(response.request_id) is str)
     ):
         return response  # the rule; what follows says what else it is
     if not isinstance(response, GenerateResponse):
@@ -275,6 +278,9 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
         ("text", text, (str, type(None))),
         ("finish_reason", finish, (str, type(None))),
         ("refusal", response.refusal, (str, type(None))),
+        ("model", response.model, (str, type(None))),
+        ("reasoning", response.reasoning, (str, type(None))),
+        ("request_id", response.request_id, (str, type(None))),
         ("usage", response.usage, (Usage, type(None))),
     ):
         if not isinstance(value, kinds):
