@@ -46,6 +46,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
@@ -288,7 +289,7 @@ class _Pool:
                 return fate
 
 
-class _Claim:
+class _Claim(ABC):
     """What a lease and a permit have in common: made without effect, used once, released any number of times."""
 
     __slots__ = ("__weakref__", "_is_over", "_pool", "_ticket")
@@ -303,9 +304,9 @@ class _Claim:
         """The backend whose pool this is; None for one without a limit."""
         return self._pool.backend_id
 
+    @abstractmethod
     def release(self) -> None:
         """Give back what this has, or leave the queue. Any thread, any state, any number of times; does not block."""
-        raise NotImplementedError
 
     def _refuse_reentry(self) -> NoReturn:
         raise RuntimeError("a signal handler or finaliser asked for capacity while it interrupted the same pool")

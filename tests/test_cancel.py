@@ -619,6 +619,24 @@ def test_wait_until_really_waits_on_the_system_clock() -> None:
     assert token.clock.monotonic() >= start + 0.02
 
 
+def test_a_cancel_between_the_look_and_the_sleep_is_not_slept_through() -> None:
+    """The sleeper looks once more when it has the lock."""
+
+    class Late(FakeClock):
+        """Cancels when the sleeper, having looked at its token, asks for the time."""
+
+        def monotonic(self) -> float:
+            token.cancel("just now")
+            return super().monotonic()
+
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            pytest.fail("it sleeps")
+
+    token = CancelToken(clock=Late())
+    with pytest.raises(RunCancelledError, match="just now"):
+        wait_until(token, 2000.0)
+
+
 def test_a_signal_handler_that_cancels_ends_the_wait_of_the_thread_it_interrupts() -> None:
     """Also between that thread's last look and its sleep, where a notification would find nobody."""
 

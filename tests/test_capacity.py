@@ -12,7 +12,7 @@ import pytest
 from promptkit import _capacity
 from promptkit._cancel import CancelToken
 from promptkit._capacity import Lease, Manager, Permit, PoolStats
-from promptkit._ledger import CapacityPolicy
+from promptkit._ledger import CapacityPolicy, Ledger
 from promptkit.errors import (
     CapacityExceededError,
     ConfigError,
@@ -803,6 +803,147 @@ def test_a_handler_that_releases_inside_the_pool_is_served_by_the_pool_itself(on
         assert manager.stats("b") == (0, 1, 0)
     held.release()
     assert manager.stats("b") == (0, 0, 0)
+
+
+def test_a_handler_that_releases_the_permit_it_interrupts_ends_the_wait(on_signal: Any) -> None:
+    """The waiting thread is told that the permit will not come, though nobody else is there to tell it."""
+
+    class Interrupting(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            signal.raise_signal(signal.SIGUSR1)
+            super().wait(condition, deadline)
+
+    clock = Interrupting()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    with manager.acquire("b", CancelToken()):
+        permit = manager.permit("b")
+        fresh = manager.permit("b")
+
+        def release() -> None:
+            permit.release()
+            fresh.release()
+
+        on_signal(release)
+        with pytest.raises(
+            RunCancelledError, match="the permit was released while waiting for a permit of backend 'b'"
+        ):
+            permit.acquire(CancelToken())
+        assert manager.stats("b") == (0, 1, 0)
+    with pytest.raises(RuntimeError, match="used once"):
+        fresh.acquire(CancelToken())
+    assert manager.stats("b") == (0, 0, 0)
+
+
+class NoisyLedger(Ledger[Any, Any]):
+    """Calls ``noise`` once, in the middle of an operation, as a signal handler may be called there."""
+
+    noise: Any = None
+
+    def make_noise(self) -> None:
+        """Be interrupted."""
+        noise, self.noise = self.noise, None
+        if noise is not None:
+            noise()
+
+    def admit(self, lease: Any) -> bool:
+        """Admit, and be interrupted."""
+        is_admitted = super().admit(lease)
+        self.make_noise()
+        return is_admitted
+
+    def request(self, ticket: Any) -> bool:
+        """Ask, and be interrupted."""
+        is_granted = super().request(ticket)
+        self.make_noise()
+        return is_granted
+
+    def grant(self) -> Any:
+        """Look for a ticket, and be interrupted."""
+        ticket = super().grant()
+        self.make_noise()
+        return ticket
+
+    def dequeue(self, ticket: Any) -> None:
+        """Take it out, and be interrupted."""
+        super().dequeue(ticket)
+        self.make_noise()
+
+
+@pytest.mark.parametrize("operation", ["stats", "admit", "acquire", "time out", "pass on", "release a waiter"])
+def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operation: str) -> None:
+    """Every operation that takes the lock looks at the log afterwards."""
+    bench = Bench(2, 5)
+    pool = bench.manager._pools["b"]
+    ledger = pool.ledger = NoisyLedger(pool.policy)
+    handlers, held = bench.acquire(), bench.acquire()
+    lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
+    if operation == "acquire":
+        held.release()
+    worker = None
+    if operation in ("time out", "pass on", "release a waiter"):
+        worker = Worker(permit.acquire, bench.token, bench.clock.monotonic() + 5)
+        bench.clock.wait_for_sleepers(1)
+
+    def note() -> None:
+        handlers._is_over = True
+        pool.log(handlers._ticket)  # type: ignore[arg-type]
+
+    ledger.noise = note
+    if operation == "stats":
+        bench.manager.stats("b")
+    elif operation == "admit":
+        lease.admit(bench.token)
+    elif operation == "acquire":
+        permit.acquire(bench.token)
+    elif operation == "time out":
+        bench.clock.advance(5)
+    elif operation == "pass on":
+        held.release()
+    else:
+        permit.release()
+    if worker is not None:
+        worker.join()
+    assert ledger.noise is None
+    assert not pool.intents
+    permit.release()
+    held.release()
+    lease.release()
+    bench.assert_empty()
+
+
+def test_a_permit_given_back_while_somebody_is_about_to_queue_is_his() -> None:
+    """Giving back takes no lock, so it may come between the look and the queueing; then nobody would wake the waiter."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    ledger = pool.ledger = NoisyLedger(pool.policy)
+    held = bench.acquire()
+    ledger.noise = held.release
+    permit = bench.manager.permit("b")
+    permit.acquire(bench.token)
+    assert bench.stats == (0, 1, 0)
+    permit.release()
+    bench.assert_empty()
+
+
+def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd leaves no more of them behind than that."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    monkeypatch.setattr(_capacity, "_MAX_SPARE_WAKES", 2)
+    held = bench.acquire()
+    workers = [bench.queue(f"{number}") for number in range(4)]
+    held.release()
+    for worker in workers:
+        worker.result()
+    spare = list(pool.spare_wakes)
+    assert len(spare) == 2
+    assert not any(wake._waiters for wake in spare)  # type: ignore[attr-defined]
+    with bench.acquire():
+        again = bench.queue("again")
+        assert next(iter(pool.ledger.waiting.values())) is spare[1]
+        assert pool.spare_wakes == spare[:1]
+    again.result()
+    bench.assert_empty()
 
 
 def test_a_handler_must_not_ask_for_capacity_inside_the_pool(on_signal: Any) -> None:
