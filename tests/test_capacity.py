@@ -912,7 +912,7 @@ def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operat
 
 
 def test_a_permit_given_back_while_somebody_is_about_to_queue_is_his() -> None:
-    """Giving back takes no lock, so it may come between the look and the queueing; then nobody would wake the waiter."""
+    """Giving back takes no lock, so it may come between the look and the queueing; nobody else would wake him then."""
     bench = Bench()
     pool = bench.manager._pools["b"]
     ledger = pool.ledger = NoisyLedger(pool.policy)
