@@ -92,6 +92,7 @@ class Checker:
         if output.format == "json_schema":
             schema = _collected(problems, prompt.path, lambda: self._output_schema(prompt))
             if schema is not None:
+                problems.update(schema.notes)
                 for line in drift(schema.source, schema.wire_schema):
                     problems.add(_problem(prompt.path, output.schema_place, f"output.schema: {line}"))
             if schema is not None and output.is_strict:
@@ -102,7 +103,8 @@ class Checker:
             if spec.schema is not None:
                 load = partial(self._schemas.load, spec.schema, path=prompt.path)
                 place, positions = spec.schema_place, spec.schema_positions
-                _collected(problems, prompt.path, partial(load, place=place, positions=positions))
+                schema = _collected(problems, prompt.path, partial(load, place=place, positions=positions))
+                problems.update(schema.notes if schema is not None else ())
         return list(problems)
 
     def _output_schema(self, prompt: PromptDefinition) -> CompiledSchema:

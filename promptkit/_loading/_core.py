@@ -29,6 +29,10 @@ _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _SINGLES: Final = ("not", "if", "then", "else")
 
 
+Note = tuple[str, tuple[str, ...], str]
+"""A remark for the author: the address of a document, a path in it, and what has no effect there."""
+
+
 @frozen(eq=False)
 class Core:
     """A translated schema: its root, and the definitions that references name."""
@@ -37,7 +41,7 @@ class Core:
     definitions: dict[str, Node]
     counted: frozenset[str]
     """The definitions whose evaluations are to be counted: a value can make them multiply."""
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def counted(definitions: Mapping[str, Node]) -> frozenset[str]:

@@ -60,7 +60,7 @@ class CompiledSchema:
     wire_schema: Json = field(repr=False)
     hash: str
     strict_obstacles: tuple[str, ...] = field(repr=False)
-    notes: tuple[str, ...] = field(repr=False)
+    notes: tuple[Problem, ...] = field(repr=False)
     _core: Core = field(repr=False)
     _check: Check = field(repr=False)
 
@@ -168,7 +168,8 @@ class SchemaStore:
             wire_schema=wire,
             hash=sha256_of(wire),
             strict_obstacles=strict_obstacles(wire, root.dialect),
-            notes=core.notes,
+            # The check is shared with equal schemas elsewhere, its remarks are about the place of this one.
+            notes=tuple(registry.documents[uri].problem(path, message) for uri, path, message in core.notes),
             core=core,
             check=check,
         )

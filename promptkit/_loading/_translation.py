@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from promptkit._fields import Json
-from promptkit._loading._core import Core, Node, counted, evaluation_fault
+from promptkit._loading._core import Core, Node, Note, counted, evaluation_fault
 from promptkit._loading._dialects import DRAFT_04, LATEST
 from promptkit._loading._formats import FORMATS
 from promptkit._loading._patterns import PatternFaultError, translate
@@ -62,7 +62,7 @@ class _Translator:
         self.registry = registry
         self.definitions: dict[str, Node] = {}
         self.origins: dict[str, Schema] = {}
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self._names: dict[Key, str] = {}
         self._waiting: list[tuple[str, Schema, Scope]] = []
         self._unevaluated = Unevaluated(self)
@@ -242,7 +242,7 @@ class _Translator:
     # ------------------------------------------------------------------------------------------- notes
 
     def note(self, schema: Schema, keyword: str, message: str) -> None:
-        self.notes.append(str(schema.problem(keyword, message)))
+        self.notes.append((schema.document.uri, (*schema.path, keyword), message))
 
     def _note_ignored(self, schema: Schema) -> None:
         harmless = ("$ref", "definitions", "$schema", "title", "description", "default", "examples", "$comment")

@@ -733,7 +733,14 @@ def test_obstacles_are_bounded(store: SchemaStore) -> None:
 )
 def test_what_the_standard_ignores_is_noted(store: SchemaStore, schema: Any, note: str) -> None:
     """The verdict is the standard's, and the author is told."""
-    assert any(note in text for text in store.load(schema).notes)
+    assert any(note in found.message for found in store.load(schema).notes)
+
+
+def test_notes_are_about_the_schema_that_was_loaded(store: SchemaStore) -> None:
+    """Equal schemas in two prompts share the check; each is told its own place."""
+    for path in ("a.yaml", "b.yaml"):
+        (note,) = store.load({"format": "phone"}, path=path, place=Place(4, 2)).notes
+        assert (note.path, note.line, note.column) == (path, 4, 2)
 
 
 @pytest.mark.parametrize(
