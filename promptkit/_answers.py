@@ -22,11 +22,11 @@ from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 
+from promptkit._proxies import Proxy, label
 from promptkit.errors import MalformedResponseError, ProviderError, TransportError, TransportTimeoutError
 
 if TYPE_CHECKING:
     from promptkit._exchange import Exchange
-    from promptkit._proxies import Proxy
 
 _PIECE_BYTES: Final = 65536
 _SHOWN_CHARACTERS: Final = 200
@@ -89,11 +89,12 @@ class Place:
 
     url: str
     host: str
-    label: str
+    port: int
     proxy: Proxy | None
 
     def __str__(self) -> str:
-        return f"{self.label} via proxy {self.proxy.label}" if self.proxy is not None else self.label
+        server = label(self.host, self.port)
+        return f"{server} via proxy {self.proxy.label}" if self.proxy is not None else server
 
     @property
     def cure(self) -> str:
@@ -109,7 +110,8 @@ def shown(url: str, *, base: str = "") -> str:
         parts = urlsplit(urljoin(base, url))
     except ValueError:
         return "an address that cannot be read"
-    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path
+    path, server = parts.path, parts.netloc.rpartition("@")[2]
+    address = f"{parts.scheme}://{server}{path}" if server else path.rpartition("@")[2]
     return address[:_SHOWN_CHARACTERS]
 
 

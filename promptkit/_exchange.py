@@ -62,8 +62,10 @@ class Exchange:
         self._is_token_bound = remaining is not None and remaining <= timeout_s
         self._whole_end = now + (timeout_s if remaining is None else min(timeout_s, remaining))
         self._connect_s = connect_s
+        self._since = now
         self._wakers: list[Callable[[], object]] = []
         self.is_interrupted = False
+        self.phase: Phase
         self.timings: dict[str, float] = {}
         self._begin("connect", now)
 
@@ -77,13 +79,18 @@ class Exchange:
         return False
 
     def enter(self, phase: Phase) -> None:
-        """Begin ``phase``; the time since the last change is the previous phase's."""
+        """Begin ``phase``; the time until now is the previous phase's."""
+        self._begin(phase, self.charge())
+
+    def charge(self) -> float:
+        """Add the time until now to the present phase's; return what the time is."""
         now = time.monotonic()
         self.timings[self.phase] = self.timings.get(self.phase, 0.0) + now - self._since
-        self._begin(phase, now)
+        self._since = now
+        return now
 
     def _begin(self, phase: Phase, now: float) -> None:
-        self.phase: Phase = phase
+        self.phase = phase
         self._since = now
         self.has_ended_stream = False
         self.is_connect_bound = phase == "connect" and now + self._connect_s < self._whole_end

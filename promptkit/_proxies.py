@@ -15,7 +15,7 @@ import ipaddress
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
 from attrs import field, frozen
@@ -75,12 +75,12 @@ class Proxy:
                 f"{setting} names a socks proxy ({scheme}), which needs the PySocks package: "
                 'pip install "promptkit[socks]"'
             )
-        return cls(url, scheme, f"{_shown_host(parts)}:{port or _DEFAULT_PORTS[scheme]}")
+        return cls(url, scheme, label(parts.hostname, port or _DEFAULT_PORTS[scheme]))
 
 
-def _shown_host(parts: SplitResult) -> str:
-    host = parts.hostname or ""
-    return f"[{host}]" if ":" in host else host
+def label(host: str, port: int) -> str:
+    """Return ``host:port``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Proxies:

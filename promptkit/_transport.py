@@ -3,7 +3,7 @@
 What `Transport.post` guarantees, plain and under TLS, directly and through a proxy:
 
 * It ends by ``timeout_s`` and by the token's deadline, whatever the server does, and within milliseconds of a
-  cancel from another thread (`promptkit._sockets` says how).
+  cancel from another thread (`promptkit._exchange` and `promptkit._sockets` say how).
 * A connection is kept only when its answer has been read to the end and nobody has interrupted it.
 * A kept connection that breaks before a byte of the answer is replaced once, without a word: the server had
   closed it while it was idle.
@@ -50,11 +50,7 @@ from promptkit._connections import USUAL_AUTHORITIES, Adapter, Connection, Origi
 from promptkit._exchange import Exchange, Stopped
 from promptkit._proxies import Proxies, trusted_authorities
 from promptkit._sockets import check_patching, client_context
-from promptkit.errors import (
-    ConfigError,
-    RunCancelledError,
-    TransportTimeoutError,
-)
+from promptkit.errors import ConfigError, RunCancelledError, TransportTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -236,7 +232,7 @@ class Transport:
                 close(connection, is_ours=is_ours)
         if not is_ours:
             raise Stopped
-        exchange.enter("body")
+        exchange.charge()
         fields = Headers(response.headers.items())
         return Answer(
             status=response.status,
@@ -250,7 +246,7 @@ class Transport:
         self, place: Place, exchange: Exchange, cancel: CancelToken, timeout_s: float
     ) -> RunCancelledError | TransportTimeoutError:
         """Return what ended the exchange: the token's error, or that the attempt's own time is up."""
-        exchange.enter(exchange.phase)
+        exchange.charge()
         try:
             cancel.raise_if_cancelled(DOING[exchange.phase])
         except RunCancelledError as error:
@@ -302,7 +298,7 @@ class Transport:
             route = self._routes[url, use_proxy] = _Route(
                 origin=origin,
                 target=f"{address.scheme}://{address.netloc}{address.target}" if is_forwarded else address.target,
-                place=Place(url=url, host=address.host, label=f"{address.host}:{address.port}", proxy=proxy),
+                place=Place(url=url, host=address.host, port=address.port, proxy=proxy),
             )
         return route
 

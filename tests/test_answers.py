@@ -15,11 +15,11 @@ from promptkit._exchange import Exchange
 from promptkit._proxies import Proxy
 from promptkit.errors import TransportError
 
-DIRECT = Place(url="https://h.example/v1", host="h.example", label="h.example:443", proxy=None)
+DIRECT = Place(url="https://h.example/v1", host="h.example", port=443, proxy=None)
 PROXIED = Place(
     url="http://127.0.0.1:8000/v1",
     host="127.0.0.1",
-    label="127.0.0.1:8000",
+    port=8000,
     proxy=Proxy.parse("http://user:secret@proxy:3128", "HTTP_PROXY"),
 )
 
@@ -61,7 +61,7 @@ def test_a_connection_that_could_not_be_made(
     assert isinstance(translated, TransportError)
     assert translated.is_retryable is is_retryable
     assert translated.phase == "connect"
-    for name in [*names, place.label, *(["via proxy proxy:3128", "NO_PROXY"] if place.proxy else [])]:
+    for name in [*names, f"{place.host}:{place.port}", *(["via proxy proxy:3128", "NO_PROXY"] if place.proxy else [])]:
         assert name in str(translated)
     assert "secret" not in str(translated)
     assert "verify=" not in str(translated)
@@ -86,6 +86,8 @@ def test_a_tls_connection_broken_off_by_an_alert() -> None:
     [
         ("https://user:pass@h:1/p?q=1#f", "https://h:1/p"),
         ("/path?q", "/path"),
+        ("user:pass@h/v1", "h/v1"),
+        ("//user:pass@", ""),
         ("http://[::1", "an address that cannot be read"),
         ("https://h/" + "x" * 500, "https://h/" + "x" * 190),
     ],

@@ -150,6 +150,22 @@ def test_an_answer_that_comes_before_the_body_is_read_is_the_answer(
     assert post(transport, server.url).status == 413
 
 
+def test_a_send_that_a_cancel_has_broken_is_no_early_answer(
+    transport: Transport, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read after it, and the phase is the one in which it was cancelled."""
+    token = CancelToken()
+
+    def break_off(*_: object) -> None:
+        token.cancel()
+        raise BrokenPipeError
+
+    monkeypatch.setattr(_connections._Bounded, "transmit", break_off)
+    with pytest.raises(RunCancelledError) as caught:
+        post(transport, server.url, cancel=token)
+    assert caught.value.phase == "send"
+
+
 def test_c03_a_slow_first_byte_is_no_connect_timeout() -> None:
     """C03: a healthy server that thinks for longer than a connect may take gets all of timeout_s."""
     with Server(reply(delay_s=0.7)) as server:
@@ -536,6 +552,7 @@ def test_a_header_name_that_cannot_be_sent_is_refused(transport: Transport, serv
 @pytest.mark.parametrize(
     "url",
     [
+        "user:t0ken@h/v1",
         "",
         "/v1",
         "h/v1",
