@@ -98,7 +98,7 @@ class Checker:
             if schema is not None and output.is_strict:
                 for obstacle in schema.strict_obstacles:
                     message = f"output.strict: the schema cannot be sent as strict, and goes non-strict: {obstacle}"
-                    problems.add(_problem(prompt.path, output.place, message))
+                    problems.add(_problem(prompt.path, output.strict_place, message))
         for spec in prompt.inputs.values():
             if spec.schema is not None:
                 load = partial(self._schemas.load, spec.schema, path=prompt.path)

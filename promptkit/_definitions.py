@@ -108,7 +108,7 @@ class OutputSpec:
     """A mapping (or boolean) in place, or a file name under the schema root; None without ``json_schema``."""
     is_strict: bool = False
     repair_max_attempts: int = 1
-    place: Place = NOWHERE
+    strict_place: Place = NOWHERE
     schema_place: Place = NOWHERE
     positions: FrozenDict[str, Place] = field(factory=FrozenDict, repr=False)
     """Places within a schema that stands in the prompt file, by JSON Pointer into the schema."""

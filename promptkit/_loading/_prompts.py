@@ -251,7 +251,7 @@ def _output(report: Report, top: Section) -> OutputSpec:
         schema=schema,
         is_strict=is_strict,
         repair_max_attempts=1 if attempts is None else attempts,
-        place=section.place,
+        strict_place=section.place_of("strict"),
         schema_place=section.place_of("schema"),
         positions=schema_positions(section.item("schema")),
     )
