@@ -6,25 +6,25 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
+from attrs import asdict
 
-from promptkit import AttemptEvent, ExecutionOverride, PreparedRun, RunRequest
-from promptkit._types import NO_OVERRIDE, NUMBER_FIELDS
-from promptkit.cli._context import Exit, err, interruptible, open_engine, read_inputs, reported
+from promptkit import AttemptEvent, Engine, PreparedRun, RunRequest
+from promptkit._types import NUMBER_FIELDS
+from promptkit.cli._context import SETTABLE, foreign_code, open_engine, read_inputs, read_override
+from promptkit.cli._exit import App, Exit, interruptible, out, tell
 from promptkit.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-NOTABLE_S = 0.1
+NOTABLE_S: Final = 0.1
 """A wait shorter than this is not worth a word."""
 
-SETTABLE = (*NUMBER_FIELDS, "model", "timeout_s")
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="promptkit")
+@click.group(cls=App, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="promptkit", message="%(prog)s %(version)s")
 @click.option("--engine", "engine_spec", metavar="MODULE:ATTRIBUTE", help="The application's own engine.")
 @click.pass_context
 def app(context: click.Context, engine_spec: str | None) -> None:
@@ -40,8 +40,7 @@ def engine_options(command: F) -> F:
     for option in (
         click.option(
             "--root",
-            type=click.Path(file_okay=False, path_type=Path),
-            default=Path(),
+            type=click.Path(exists=True, file_okay=False, path_type=Path),
             help="Folder that prompts/, profiles/ and schemas/ are in.  [default: the working directory]",
         ),
         click.option("--engine", "engine_spec", metavar="MODULE:ATTRIBUTE", help="The application's own engine."),
@@ -62,7 +61,8 @@ def request_options(command: F) -> F:
             "pairs",
             multiple=True,
             metavar="NAME=VALUE",
-            help="An input; NAME=@FILE reads a file, NAME=@- standard input. Types other than string are JSON.",
+            help="An input; NAME=@FILE reads a file, NAME=@- standard input, NAME=@@… means the @ itself. "
+            "Values of other types than string are JSON.",
         ),
         click.argument("prompt"),
     ):
@@ -70,21 +70,8 @@ def request_options(command: F) -> F:
     return command
 
 
-def _override(settings: tuple[str, ...]) -> ExecutionOverride:
-    values: dict[str, Any] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals or name not in SETTABLE:
-            raise click.UsageError(f"--set takes NAME=VALUE with one of {', '.join(SETTABLE)}; not {setting[:40]!r}")
-        try:
-            values[name] = text if name == "model" else json.loads(text)
-        except ValueError as exc:
-            raise click.UsageError(f'--set {name}: the value must be JSON, such as 0.2, 5 or ["END"]: {exc}') from exc
-    return ExecutionOverride(**values) if values else NO_OVERRIDE
-
-
 def _request(
-    engine: Any,
+    engine: Engine,
     prompt: str,
     pairs: tuple[str, ...],
     profile: str | None,
@@ -97,7 +84,7 @@ def _request(
         read_inputs(definition, pairs),
         profile=profile,
         session_id=session_id,
-        override=_override(settings),
+        override=read_override(settings),
     )
 
 
@@ -117,7 +104,7 @@ def run(
     settings: tuple[str, ...],
     session_id: str | None,
     engine_spec: str | None,
-    root: Path,
+    root: Path | None,
     timeout: float | None,
     queue_timeout: float | None,
     as_json: bool,
@@ -126,7 +113,7 @@ def run(
     quiet: bool,
 ) -> None:
     """Run PROMPT and print its output: text as it is, data as JSON."""
-    with reported(), open_engine(engine_spec, root) as engine:
+    with open_engine(engine_spec, root) as engine:
         request = _request(engine, prompt, pairs, profile, session_id, settings)
         if dry_run:
             _print_prepared(engine.prepare(request), as_json=as_json, with_content=not no_content)
@@ -140,11 +127,11 @@ def run(
                 observer=None if quiet else _tell,
             )
         if as_json:
-            click.echo(result.to_json(with_content=not no_content))
-        elif isinstance(result.data, str) and result.prepared.output_format == "text":
-            click.echo(result.data, nl=not result.data.endswith("\n"))
+            out(result.to_json(with_content=not no_content))
+        elif result.prepared.output_format == "text":
+            out(result.data)
         else:
-            click.echo(json.dumps(result.data, ensure_ascii=False, indent=2))
+            out(json.dumps(result.data, ensure_ascii=False, indent=2))
 
 
 def _tell(event: AttemptEvent) -> None:
@@ -155,9 +142,9 @@ def _tell(event: AttemptEvent) -> None:
         text += f", {event.usage.total_tokens} tokens"
     if event.next_delay_s is not None:
         text += f", next in {event.next_delay_s:.1f} s"
-    err().print(text, style="dim", markup=False)
+    tell(text, style="dim")
     if event.error is not None:
-        err().print(f"  {event.error_type}: {event.error}", style="yellow", markup=False)
+        tell(f"  {event.error_type}: {event.error}", style="yellow")
 
 
 @app.command()
@@ -172,56 +159,60 @@ def render(
     settings: tuple[str, ...],
     session_id: str | None,
     engine_spec: str | None,
-    root: Path,
+    root: Path | None,
     as_json: bool,
     no_content: bool,
 ) -> None:
     """Print what running PROMPT would send, with its hashes. Sends nothing."""
-    with reported(), open_engine(engine_spec, root) as engine:
+    with open_engine(engine_spec, root) as engine:
         request = _request(engine, prompt, pairs, profile, session_id, settings)
         _print_prepared(engine.prepare(request), as_json=as_json, with_content=not no_content)
 
 
 def _print_prepared(prepared: PreparedRun, *, as_json: bool, with_content: bool) -> None:
     if as_json:
-        click.echo(prepared.to_json(with_content=with_content))
+        out(prepared.to_json(with_content=with_content))
         return
-    click.echo(f"prompt:      {prepared.prompt}  {prepared.definition_hash}")
-    click.echo(f"inputs:      {prepared.inputs_hash}")
-    click.echo(f"rendering:   {prepared.rendered_hash}")
-    click.echo(f"profile:     {prepared.profile}")
-    click.echo(f"target:      {prepared.model or '(the server chooses)'} at {prepared.endpoint}")
-    if prepared.session_id is not None:
-        click.echo(f"session:     {prepared.session_id}")
     numbers = [
         f"{name}={value!r}" for name in NUMBER_FIELDS if (value := getattr(prepared.execution, name)) is not None
     ]
-    click.echo(f"numbers:     {', '.join(numbers) or '(none sent)'}")
-    click.echo(f"output:      {prepared.output_format}{', strict' if prepared.is_strict else ''}")
-    for message in prepared.messages:
-        click.echo(f"\n--- {message.role} ---")
-        click.echo(message.content, nl=not message.content.endswith("\n"))
-        for image in message.images:
-            click.echo(f"[image: {image.media_type}, {image.sha256}]")
+    lines = [
+        f"prompt:      {prepared.prompt}  {prepared.definition_hash}",
+        f"inputs:      {prepared.inputs_hash}",
+        f"rendering:   {prepared.rendered_hash}",
+        f"profile:     {prepared.profile}",
+        f"target:      {prepared.model or '(the server chooses)'} at {prepared.endpoint}",
+        *([] if prepared.session_id is None else [f"session:     {prepared.session_id}"]),
+        f"numbers:     {', '.join(numbers) or '(none sent)'}",
+        f"output:      {prepared.output_format}{', strict' if prepared.is_strict else ''}",
+    ]
+    for message in prepared.messages if with_content else ():
+        lines += ["", f"--- {message.role} ---", message.content.removesuffix("\n")]
+        lines += [f"[image: {image.media_type}, {image.sha256}]" for image in message.images]
+    out("\n".join(lines))
 
 
 @app.command()
-@click.argument("root", type=click.Path(file_okay=False, path_type=Path), default=Path())
+@click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path), required=False)
 @click.option("--engine", "engine_spec", metavar="MODULE:ATTRIBUTE", help="The application's own engine.")
-def check(root: Path, engine_spec: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects with path, line, column and message.")
+def check(root: Path | None, engine_spec: str | None, as_json: bool) -> None:
     """Load every prompt, profile and schema under ROOT and list all problems, one ``path:line:column`` a line.
 
-    Exits with 1 when there are any. Without --engine the application's backends are not known, so the names of
-    backends are not checked.
+    ROOT is the folder that prompts/, profiles/ and schemas/ are in, the working directory where it is left out.
+    Exits with 1 when there are problems. Without --engine the application's backends are not known, so the names
+    of backends are not checked.
     """
-    with reported(), open_engine(engine_spec, root) as engine:
+    with open_engine(engine_spec, root) as engine:
         problems = engine._check(are_backends_known=engine_spec is not None)  # noqa: SLF001  # part of the library
-    for problem in problems:
-        click.echo(str(problem))
+    if as_json:
+        out(json.dumps([asdict(problem) for problem in problems], ensure_ascii=False, indent=2))
+    elif problems:
+        out("\n".join(map(str, problems)))
     if problems:
-        err().print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", style="red")
+        tell(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", style="red")
         sys.exit(Exit.PROBLEMS)
-    err().print("no problems", style="green")
+    tell("no problems", style="green")
 
 
 @app.command()
@@ -230,17 +221,16 @@ def check(root: Path, engine_spec: str | None) -> None:
 def diff(before: Path, after: Path) -> None:
     """Show what changed between two prepared or result files, by part. Exits with 1 when anything did.
 
-    A and B are what ``render --json`` or ``run --json`` printed.
+    A and B are what ``render --json`` or ``run --json`` printed. The parts are definition, inputs, rendering and
+    target.
     """
     from promptkit.cli._diff import differences, load_prepared
 
-    with reported():
-        found = differences(load_prepared(before), load_prepared(after))
-    for line in found:
-        click.echo(line)
+    found = differences(load_prepared(before), load_prepared(after))
     if found:
+        out("\n".join(found))
         sys.exit(Exit.PROBLEMS)
-    err().print("no differences", style="green")
+    tell("no differences", style="green")
 
 
 @app.group()
@@ -254,7 +244,9 @@ def generate(spec: str) -> None:
     """Print the JSON Schema of an attrs class, a dataclass or a TypedDict, so that file and class cannot drift."""
     from promptkit._class_schemas import class_named, json_schema_of
 
-    with reported():
-        if ":" not in spec:
-            raise ConfigError(f"schema generate takes module:Class, as in myapp.records:Invoice; not {spec!r}")
-        click.echo(json.dumps(json_schema_of(class_named(spec)), ensure_ascii=False, indent=2))
+    try:
+        with foreign_code(f"importing the module of {spec!r}"):
+            cls = class_named(spec)
+    except ConfigError as exc:
+        raise click.UsageError(str(exc)) from exc
+    out(json.dumps(json_schema_of(cls), ensure_ascii=False, indent=2))

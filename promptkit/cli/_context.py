@@ -1,111 +1,54 @@
-"""What every subcommand shares: finding the engine, reading inputs, and turning errors into exit codes."""
+"""What a subcommand works on: the engine, the inputs and the numbers that its arguments name.
+
+Guarantees: whatever is wrong with an argument, be it a module that fails when imported or a file that cannot be
+read, is a usage error that names the option; no message shows the value of an input.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import json
-import signal
 import sys
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
-from rich.console import Console
 
-from promptkit import Artifact, CancelToken, Engine
+from promptkit import Artifact, Engine, ExecutionOverride
 from promptkit._definitions import PromptDefinition
-from promptkit._fields import nearest
-from promptkit.errors import (
-    CapacityExceededError,
-    ConfigError,
-    CredentialError,
-    GenerationError,
-    InvalidRequestError,
-    OutputValidationError,
-    PromptKitError,
-    RunCancelledError,
-)
+from promptkit._fields import Json, nearest
+from promptkit._loading._text import TextFaultError, decode_text
+from promptkit._strict_json import NotJsonError, UnsafeJsonError, parse_json
+from promptkit._types import NO_OVERRIDE, NUMBER_FIELDS
+from promptkit.errors import ConfigError, InvalidRequestError, PromptKitError
 
-TEXT_TYPES = frozenset({"string"})
-ARTIFACT_TYPES = frozenset({"file", "image"})
+TEXT_TYPE: Final = "string"
+ARTIFACT_TYPES: Final = frozenset({"file", "image"})
 
+MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
+"""Most that is read for one input; what a prompt allows is checked against its declaration afterwards."""
 
-class Exit(IntEnum):
-    """The exit codes; documented in `promptkit.cli`."""
-
-    OK = 0
-    PROBLEMS = 1
-    USAGE = 2
-    INVALID_REQUEST = 3
-    GENERATION_FAILED = 4
-    INVALID_OUTPUT = 5
-    FULL = 6
-    CANCELLED = 7
+SETTABLE: Final = (*NUMBER_FIELDS, "model", "timeout_s")
 
 
-_CODES: tuple[tuple[type[PromptKitError], Exit], ...] = (
-    # The first that fits counts: a cancelled generation is a cancel before it is a failed generation.
-    (RunCancelledError, Exit.CANCELLED),
-    (CapacityExceededError, Exit.FULL),
-    (OutputValidationError, Exit.INVALID_OUTPUT),
-    (GenerationError, Exit.GENERATION_FAILED),
-    (InvalidRequestError, Exit.INVALID_REQUEST),
-    (ConfigError, Exit.PROBLEMS),
-    (CredentialError, Exit.PROBLEMS),
-)
+# ------------------------------------------------------------------------------------------------- the engine
 
 
-def exit_code(error: PromptKitError) -> Exit:
-    """Return the exit code that stands for an error."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.PROBLEMS)
+@contextlib.contextmanager
+def open_engine(spec: str | None, root: Path | None) -> Iterator[Engine]:
+    """Give the application's own engine, or one on the folders under ``root`` and the built-in backends.
 
-
-def err() -> Console:
-    """Return the console for people: stderr, as it is now."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def reported() -> Iterator[None]:
-    """Turn an error of promptkit's into its text on stderr and its exit code."""
-    try:
-        yield
-    except PromptKitError as error:
-        err().print(f"{type(error).__name__}: {error}", style="red", markup=False)
-        if isinstance(error, OutputValidationError) and error.text is not None:
-            err().print(f"the last answer was: {error.text[:2000]}", markup=False)
-        sys.exit(exit_code(error))
-
-
-def open_engine(spec: str | None, root: Path) -> Engine:
-    """Return the application's own engine, or one on the folders under ``root`` and the built-in backends."""
-    return _engine_in_folders(root) if spec is None else _load_engine(spec)
-
-
-def _load_engine(spec: str) -> Engine:
-    module_name, _, attribute = spec.partition(":")
-    if not module_name or not attribute:
-        raise click.UsageError(f"--engine takes module:attribute, as in myapp.prompts:engine; not {spec!r}")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as exc:
-        raise click.UsageError(
-            f"--engine: there is no module {exc.name!r}; run the command where it can be imported"
-        ) from exc
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise click.UsageError(f"--engine: {module_name!r} has no {attribute!r}{nearest(name, dir(found))}")
-        found = getattr(found, name)
-    if callable(found) and not isinstance(found, Engine):
-        found = found()
-    if not isinstance(found, Engine):
-        raise click.UsageError(f"--engine: {spec} must be an Engine or a function that returns one")
-    return found
+    What is made here is closed afterwards; an engine that the application has made is the application's to close.
+    """
+    if spec is None:
+        with _engine_in_folders(Path() if root is None else root) as engine:
+            yield engine
+    elif root is not None:
+        raise click.UsageError("give --engine or a folder, not both: the application's engine has its own folders")
+    else:
+        yield _application_engine(spec)
 
 
 def _engine_in_folders(root: Path) -> Engine:
@@ -119,71 +62,124 @@ def _engine_in_folders(root: Path) -> Engine:
     return Engine(prompts=prompts, profiles=profiles, schemas=schemas if schemas.is_dir() else None, artifacts=root)
 
 
+def _application_engine(spec: str) -> Engine:
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise click.UsageError(f"--engine takes module:attribute, as in myapp.prompts:engine; not {spec!r}")
+    with foreign_code(f"--engine: importing {module_name!r}"):
+        found: Any = importlib.import_module(module_name)
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise click.UsageError(f"--engine: {module_name!r} has no {attribute!r}{nearest(name, dir(found))}")
+        found = getattr(found, name)
+    if callable(found) and not isinstance(found, Engine):
+        with foreign_code(f"--engine: calling {spec}"):
+            found = found()
+    if not isinstance(found, Engine):
+        raise click.UsageError(f"--engine: {spec} must be an Engine or a function that returns one")
+    return found
+
+
+@contextlib.contextmanager
+def foreign_code(doing: str) -> Iterator[None]:
+    """Run an application's code: found from the working directory, its prints on stderr, its failure a usage error."""
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (PromptKitError, click.ClickException):
+        raise
+    except (Exception, SystemExit) as exc:
+        # Whatever the application raises is its own; the command can only say what and where.
+        frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not frame.filename.startswith("<")]
+        where = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 1 else ""
+        raise click.UsageError(f"{doing} failed with {type(exc).__name__}: {exc}{where}") from exc
+
+
+# ------------------------------------------------------------------------------------------------- the inputs
+
+
 def read_inputs(definition: PromptDefinition, pairs: tuple[str, ...]) -> dict[str, Any]:
     """Return the inputs that ``-i name=value`` and ``-i name=@file`` give, as their declared types ask.
 
     A string is taken as it is; a file or an image becomes an `Artifact`; everything else is read as JSON. ``@-``
-    is standard input.
+    is standard input, and ``@@`` at the beginning stands for one ``@`` that is meant.
     """
     inputs: dict[str, Any] = {}
+    from_stdin: str | None = None
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"-i takes name=value or name=@file, not {pair[:40]!r}")
+            raise click.UsageError("-i takes name=value, name=@file or name=@-; one of them has no name or no =")
         if name in inputs:
             raise click.UsageError(f"-i {name}: given twice")
+        if value == "@-":
+            if from_stdin is not None:
+                raise click.UsageError(f"-i {name}: standard input can be read once, and {from_stdin} has it")
+            from_stdin = name
         spec = definition.inputs.get(name)
-        inputs[name] = _value(name, value, "string" if spec is None else spec.type)
+        inputs[name] = _input(name, value, TEXT_TYPE if spec is None else spec.type)
     return inputs
 
 
-def _value(name: str, value: str, kind: str) -> Any:
-    if value.startswith("@"):
+def _input(name: str, value: str, kind: str) -> Any:
+    if value.startswith("@") and not value.startswith("@@"):
         data = _read(name, value[1:])
         if kind in ARTIFACT_TYPES:
-            return Artifact(data=data, name=value[1:])
+            return Artifact(data=data, name="standard input" if value == "@-" else value[1:])
         try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as exc:
-            raise click.UsageError(f"-i {name}: {value[1:]!r} is not UTF-8 text (byte {exc.start})") from exc
+            text = decode_text(data)
+        except TextFaultError as exc:
+            raise click.UsageError(f"-i {name}: {value[1:]!r}, line {exc.line}: {exc}") from exc
     else:
         if kind in ARTIFACT_TYPES:
             raise click.UsageError(f"-i {name}: this input is of type {kind}; name a file with {name}=@path")
-        text = value
-    if kind in TEXT_TYPES:
-        return text
-    try:
-        return json.loads(text)
-    except ValueError as exc:
-        raise click.UsageError(
-            f"-i {name}: this input is of type {kind}, so its value is read as JSON, and it is none: {exc}"
-        ) from exc
+        text = value[1:] if value.startswith("@@") else value
+    return text if kind == TEXT_TYPE else _json(f"-i {name}: this input is of type {kind}, so its value", text)
 
 
 def _read(name: str, path: str) -> bytes:
     try:
         if path == "-":
-            return sys.stdin.buffer.read()
-        return Path(path).read_bytes()
+            if sys.stdin is None:
+                raise click.UsageError(f"-i {name}: standard input is closed")
+            data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+        elif not path:
+            raise click.UsageError(f"-i {name}: after @ comes the path of a file, or - for standard input")
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_INPUT_BYTES + 1)
     except OSError as exc:
         raise click.UsageError(f"-i {name}: {path!r} cannot be read: {exc.strerror}") from exc
+    if len(data) > MAX_INPUT_BYTES:
+        raise click.UsageError(f"-i {name}: {path!r} is larger than {MAX_INPUT_BYTES:,} bytes")
+    return data
 
 
-@contextmanager
-def interruptible() -> Iterator[CancelToken]:
-    """Give a token that the first Ctrl-C or SIGTERM cancels; a second one ends the process as usual."""
-    token = CancelToken()
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def cancel(number: int, _frame: object) -> None:
-        for each, handler in previous.items():
-            signal.signal(each, handler)
-        token.cancel(signal.Signals(number).name)
-
-    for number in previous:
-        signal.signal(number, cancel)
+def read_override(settings: tuple[str, ...]) -> ExecutionOverride:
+    """Return the execution values that ``--set name=value`` gives."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if name not in SETTABLE:
+            hint = nearest(name, SETTABLE) or f"; there are {', '.join(SETTABLE)}"
+            raise click.UsageError(f"--set: there is no setting {name[:40]!r}{hint}")
+        if not equals:
+            raise click.UsageError(f"--set {name}: takes {name}=VALUE")
+        values[name] = text if name == "model" else _json(f"--set {name}: the value", text)
     try:
-        yield token
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        return ExecutionOverride(**values) if values else NO_OVERRIDE
+    except (ConfigError, InvalidRequestError) as exc:
+        raise click.UsageError(f"--set: {exc}") from exc
+
+
+def _json(what: str, text: str) -> Json:
+    try:
+        return parse_json(text)
+    except NotJsonError as exc:
+        raise click.UsageError(f"{what} must be JSON: {exc} (character {exc.position + 1})") from exc
+    except UnsafeJsonError as exc:
+        raise click.UsageError(
+            f"{what} must be JSON without repeated keys, NaN, numbers beyond a double and very deep nesting"
+        ) from exc

@@ -9,29 +9,43 @@ from pathlib import Path
 from typing import Any
 
 from promptkit._results import PREPARED_RUN_KIND, RUN_RESULT_KIND
+from promptkit._strict_json import NotJsonError, UnsafeJsonError, parse_json
 from promptkit.errors import ConfigError
 
 Form = Mapping[str, Any]
 
 
-def load_prepared(path: Path) -> dict[str, Any]:
+def load_prepared(path: Path) -> Form:
     """Return the prepared part of a file that ``render --json`` or ``run --json`` wrote. Raises `ConfigError`."""
     try:
-        form = json.loads(path.read_bytes())
+        form = parse_json(path.read_text("utf-8-sig"))
     except OSError as exc:
         raise ConfigError(f"{path}: it cannot be read: {exc.strerror}") from exc
-    except (ValueError, RecursionError) as exc:
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}: it is not UTF-8 text (byte {exc.start})") from exc
+    except (NotJsonError, UnsafeJsonError) as exc:
         raise ConfigError(f"{path}: it is not JSON: {exc}") from exc
-    kind = form.get("kind") if isinstance(form, dict) else None
+    kind = _kind(form)
     if kind == RUN_RESULT_KIND:
         form = form.get("prepared")
-        kind = form.get("kind") if isinstance(form, dict) else None
+        kind = _kind(form)
     if kind != PREPARED_RUN_KIND:
         raise ConfigError(f"{path}: its kind must be {PREPARED_RUN_KIND!r} or {RUN_RESULT_KIND!r}, not {kind!r}")
-    for part in ("hashes", "messages", "execution", "output"):
-        if not isinstance(form.get(part), dict | list):
-            raise ConfigError(f"{path}: the part {part!r} is missing or is not what the form says")
+    for part in ("hashes", "execution", "output"):
+        if not isinstance(form.get(part), dict):
+            raise ConfigError(f"{path}: the part {part!r} is missing or is no object")
+    messages = form.get("messages")
+    if not isinstance(messages, list) or not all(map(_is_message, messages)):
+        raise ConfigError(f"{path}: the part 'messages' is missing or is no list of messages")
     return dict(form)
+
+
+def _kind(form: object) -> object:
+    return form.get("kind") if isinstance(form, dict) else None
+
+
+def _is_message(form: object) -> bool:
+    return isinstance(form, dict) and isinstance(form.get("content", ""), str)
 
 
 def differences(before: Form, after: Form) -> list[str]:
