@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+import re
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -150,6 +151,18 @@ def test_golden_files_can_be_read_for_ever(file: Path) -> None:
             kind.from_dict(form)
     else:
         assert kind.from_dict(form) == expected
+
+
+def test_the_forms_on_the_page_are_real() -> None:
+    """Each example of the reference is a form that can be read."""
+    page = (GOLDEN.parents[1] / "docs/reference/stable-forms.md").read_text("utf-8")
+    examples = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        form = json.loads(example)
+        prepared = PreparedRun.from_dict(form)
+        assert prepared.to_dict() == form
+        check_published_form(prepared, form)
 
 
 # ----------------------------------------------------------------------------------------------------- the forms
