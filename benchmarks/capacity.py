@@ -22,7 +22,6 @@ import sys
 import threading
 import time
 import tracemalloc
-import weakref
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -281,14 +280,14 @@ class Queued:
     def enqueue(self) -> None:
         """Do what `Permit.acquire` does up to the wait, and park a lock as `threading.Condition.wait` does."""
         permit = self.manager.permit("b")
-        ticket = permit._ticket = weakref.ref(permit, self.pool.note)  # type: ignore[assignment]  # noqa: SLF001  # likewise
+        permit._stage = 1  # noqa: SLF001  # in use
         with self.pool.lock:
             wake = self.pool.wake_locked()
             waiter = allocate_lock()
             waiter.acquire()
             wake._waiters.append(waiter)  # type: ignore[attr-defined]  # noqa: SLF001  # likewise
-            self.pool.ledger.enqueue(ticket, wake)  # type: ignore[arg-type]  # the type of a permit's ticket
-        self.token.watch(ticket, self.pool.note)
+            self.pool.ledger.enqueue(permit, wake)
+        self.token.watch(permit, self.pool.note)
         self.permits.append(permit)
 
 
@@ -313,7 +312,7 @@ def time_cancel(size: int, calls: int = 50) -> float:
     times = []
     for permit in crowd.permits[middle : middle + calls]:
         start = time.perf_counter_ns()
-        crowd.pool.log(permit._ticket)  # type: ignore[arg-type]  # noqa: SLF001  # what the token calls
+        crowd.pool.log(permit)  # what the token calls
         times.append(time.perf_counter_ns() - start)
     assert len(crowd.pool.ledger.waiting) == size - calls
     return statistics.median(times)

@@ -8,12 +8,12 @@ Guarantees
       wherever it lands, if the caller releases in two nested ``finally`` blocks (the safe shape, below).
     * `CancelToken.cancel` and `release` may be called in signal handlers and finalisers, even when they interrupt this
       very module. `admit` and `acquire` may not: they raise `RuntimeError` when they find that they have.
-    * A released claim keeps nothing alive, and nothing keeps a claim alive but its owner: the pool knows it by a weak
-      reference, whose callback gives back what a forgotten claim still had.
+    * A released claim is kept alive by nothing, and keeps nothing alive. What `Manager.admit` and `Manager.acquire`
+      return gives itself back when it is forgotten.
     * After ``fork`` the child's pools are empty and their locks are free.
     * Nobody else's code runs under a lock: no polls, no callbacks, no logging.
 
-What guards what: ``_Pool.lock`` guards ``_Pool.ledger`` and each claim's ``_ticket`` and ``_is_over``.
+What guards what: ``_Pool.lock`` guards ``_Pool.ledger`` and a claim's ``_stage``, as long as it is in the books.
 ``_Pool.intents`` is guarded by nothing: it is a deque that anybody may append to, and only the lock's owner pops from.
 Every unlock is followed by a look at it, so that what was logged while the lock was held does not stay behind.
 
@@ -64,9 +64,10 @@ if TYPE_CHECKING:
     from promptkit._cancel import CancelToken
     from promptkit._clock import Clock
 
-    _Ticket = weakref.ref["_Claim"]
-
 _MAX_SPARE_WAKES: Final = 64
+
+_FRESH, _USED, _OVER = range(3)
+"""What has become of a claim: nothing yet, it may be in the pool's books, it has been released."""
 
 _pools: Final[weakref.WeakSet[_Pool]] = weakref.WeakSet()
 
@@ -128,7 +129,7 @@ class _Pool:
         self.clock = clock
         self.admitting = f"asking backend {backend_id!r} for admission"
         self.waiting_for_permit = f"waiting for a permit of backend {backend_id!r}"
-        self.note = self.log  # made once: every ticket and every watcher refers to it
+        self.note = self.log  # made once: every watcher refers to it
         self.reset()
         _pools.add(self)
 
@@ -136,8 +137,8 @@ class _Pool:
         """Start empty, with a free lock: when built, and in the child after a fork."""
         self.lock = threading.RLock()
         self.gate = _Gate(self, self.lock)
-        self.ledger: Ledger[_Ticket, threading.Condition] = Ledger(self.policy)
-        self.intents: deque[_Ticket] = deque()
+        self.ledger: Ledger[_Claim, threading.Condition] = Ledger(self.policy)
+        self.intents: deque[_Claim] = deque()
         self.spare_wakes: list[threading.Condition] = []
 
     def is_inside(self) -> bool:
@@ -147,8 +148,8 @@ class _Pool:
 
     # ------------------------------------------------------------------- asked for from anywhere, done by the owner
 
-    def log(self, ticket: _Ticket) -> None:
-        """Note that ``ticket`` is to be looked at: it was cancelled, released by a handler, or its owner is gone."""
+    def log(self, ticket: _Claim) -> None:
+        """Note that ``ticket`` is to be looked at: it was cancelled, released by a handler, or forgotten."""
         self.intents.append(ticket)
         self.settle()
 
@@ -162,23 +163,28 @@ class _Pool:
 
     def drain_locked(self) -> None:
         """Do what has been logged, and pass on what it set free. Each entry is removed when it has been done."""
-        intents, ledger = self.intents, self.ledger
+        intents = self.intents
         while intents:
             ticket = intents[0]
-            self.cancel_locked(ticket)
-            claim = ticket()
-            if claim is None or claim._is_over:
-                ledger.leave(ticket)
-                ledger.withdraw(ticket)
+            if ticket._stage == _OVER:
+                self.withdraw_locked(ticket)
+            else:
+                self.cancel_locked(ticket)
             intents.popleft()
         self.pump_locked()
 
-    def cancel_locked(self, ticket: _Ticket) -> None:
+    def cancel_locked(self, ticket: _Claim) -> None:
         """Wake ``ticket`` and take it out of the queue, unless it has been granted or does not wait."""
         wake = self.ledger.cancellable(ticket)
         if wake is not None:
             wake.notify()
             self.ledger.dequeue(ticket)
+
+    def withdraw_locked(self, ticket: _Claim) -> None:
+        """Take everything back that ``ticket`` has; if it waits, wake it. Call `pump_locked` afterwards."""
+        self.cancel_locked(ticket)
+        self.ledger.leave(ticket)
+        self.ledger.withdraw(ticket)
 
     def pump_locked(self) -> None:
         """Give every free permit to the oldest ticket. Done again from the start, it finishes what was interrupted."""
@@ -192,7 +198,7 @@ class _Pool:
 
     # ------------------------------------------------------------------------------------------------ giving back
 
-    def pass_on(self, ticket: _Ticket) -> None:
+    def pass_on(self, ticket: _Claim) -> None:
         """Grant what ``ticket`` has given back; not to itself, if it still stands in the queue after a torn grant."""
         if self.is_inside():
             self.log(ticket)
@@ -203,21 +209,16 @@ class _Pool:
         if self.intents:
             self.settle()
 
-    def withdraw(self, claim: _Claim) -> None:
-        """Take back whatever ``claim`` has or will have: it is in use elsewhere, interrupted, or was never used."""
+    def withdraw(self, ticket: _Claim) -> None:
+        """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, or was never used."""
         if self.is_inside():
-            if claim._ticket is not None:
-                claim._is_over = True
-                self.log(claim._ticket)
+            ticket._stage = _OVER
+            self.log(ticket)
             return
         with self.lock:
-            claim._is_over = True
-            ticket = claim._ticket
-            if ticket is not None:
-                self.cancel_locked(ticket)
-                self.ledger.leave(ticket)
-                self.ledger.withdraw(ticket)
-                self.pump_locked()
+            ticket._stage = _OVER
+            self.withdraw_locked(ticket)
+            self.pump_locked()
         if self.intents:
             self.settle()
 
@@ -241,7 +242,7 @@ class _Pool:
         return release_save()
 
     def queue_locked(
-        self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None
+        self, ticket: _Claim, wake: threading.Condition, cancel: CancelToken, deadline: float | None
     ) -> bool | None:
         """Put ``ticket`` into the queue and wait for the first time; returns as `wait_locked` does."""
         if self.ledger.enqueue(ticket, wake):
@@ -253,7 +254,7 @@ class _Pool:
         return self.wait_locked(ticket, wake, cancel, deadline) if fate is None else fate
 
     def wait_locked(
-        self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None
+        self, ticket: _Claim, wake: threading.Condition, cancel: CancelToken, deadline: float | None
     ) -> bool | None:
         """Wait until ``ticket`` is granted (True), has left the queue (False), or it is time to look again (None)."""
         until = earliest(deadline, cancel.deadline)
@@ -264,7 +265,7 @@ class _Pool:
             self.drain_locked()
         return self.fate_locked(ticket)
 
-    def fate_locked(self, ticket: _Ticket) -> bool | None:
+    def fate_locked(self, ticket: _Claim) -> bool | None:
         """Say whether ``ticket`` has been granted (True), is gone (False), or waits (None)."""
         ledger = self.ledger
         if ticket in ledger.held:
@@ -272,7 +273,7 @@ class _Pool:
             return True
         return None if ticket in ledger.waiting else False
 
-    def wait(self, ticket: _Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None) -> bool:
+    def wait(self, ticket: _Claim, wake: threading.Condition, cancel: CancelToken, deadline: float | None) -> bool:
         """Look at the token, outside the lock, and wait on, until ``ticket`` is granted (True) or gone (False)."""
         while True:
             is_late = cancel.cancelled or (deadline is not None and self.clock.monotonic() >= deadline)
@@ -290,14 +291,17 @@ class _Pool:
 
 
 class _Claim(ABC):
-    """What a lease and a permit have in common: made without effect, used once, released any number of times."""
+    """What a lease and a permit have in common: made without effect, used once, released any number of times.
 
-    __slots__ = ("__weakref__", "_is_over", "_pool", "_ticket")
+    It is its own ticket: the pool knows it by identity, and keeps it alive while it has or wants something.
+    """
+
+    __slots__ = ("__weakref__", "_guard", "_pool", "_stage")
 
     def __init__(self, pool: _Pool) -> None:
         self._pool = pool
-        self._ticket: _Ticket | None = None
-        self._is_over = False
+        self._stage = _FRESH
+        self._guard: weakref.ref[Held] | None = None
 
     @property
     def backend_id(self) -> str | None:
@@ -307,6 +311,11 @@ class _Claim(ABC):
     @abstractmethod
     def release(self) -> None:
         """Give back what this has, or leave the queue. Any thread, any state, any number of times; does not block."""
+
+    def _forget(self, _guard: object) -> None:
+        """Give back what nobody is left to release: the owner of this claim has died."""
+        self._stage = _OVER
+        self._pool.log(self)
 
     def _refuse_reentry(self) -> NoReturn:
         raise RuntimeError("a signal handler or finaliser asked for capacity while it interrupted the same pool")
@@ -338,17 +347,18 @@ class Lease(_Claim):
             cancel.raise_if_cancelled(pool.admitting)
         if lock._is_owned():  # type: ignore[attr-defined]  # the RLock method that Condition uses
             self._refuse_reentry()
-        ticket: _Ticket = weakref.ref(self, pool.note)
+        is_mine = False
         try:
             with lock:
-                if self._is_over or self._ticket is not None:
+                if self._stage != _FRESH:
                     self._refuse_reuse()
-                self._ticket = ticket  # from here on, release finds it
-                is_admitted = pool.ledger.admit(ticket)
+                self._stage = _USED
+                is_mine = True
+                is_admitted = pool.ledger.admit(self)
             if pool.intents:
                 pool.settle()
         except BaseException:
-            if self._ticket is ticket:
+            if is_mine:
                 self.release()
             raise
         if not is_admitted:
@@ -358,13 +368,13 @@ class Lease(_Claim):
 
     def release(self) -> None:
         """Give the place back. Any thread, any state, any number of times; does not block."""
-        if self._is_over:
+        if self._stage == _OVER:
             return
-        pool, ticket = self._pool, self._ticket
-        if ticket is None or not pool.ledger.leave(ticket):
+        pool = self._pool
+        if self._stage == _FRESH or not pool.ledger.leave(self):
             pool.withdraw(self)
-        self._is_over = True
-        self._ticket = None
+        self._stage = _OVER
+        self._guard = None
 
 
 class Permit(_Claim):
@@ -386,23 +396,24 @@ class Permit(_Claim):
         if cancel.poll_interval_s is not None:  # asked before the wait, so as not to wait for the first interval
             cancel.raise_if_cancelled(pool.waiting_for_permit)
         started = None if queue_deadline is None else pool.clock.monotonic()
-        ticket: _Ticket = weakref.ref(self, pool.note)
+        is_mine = False
         wake = None
         fate: bool | None = True
         try:
             with lock:
-                if self._is_over or self._ticket is not None:
+                if self._stage != _FRESH:
                     self._refuse_reuse()
-                self._ticket = ticket  # from here on, release finds it
-                if not pool.ledger.request(ticket):
+                self._stage = _USED
+                is_mine = True
+                if not pool.ledger.request(self):
                     wake = pool.wake_locked()
-                    fate = pool.queue_locked(ticket, wake, cancel, queue_deadline)
+                    fate = pool.queue_locked(self, wake, cancel, queue_deadline)
             if pool.intents:
                 pool.settle()
             if wake is not None:
                 if fate is None:
-                    fate = pool.wait(ticket, wake, cancel, queue_deadline)
-                cancel.unwatch(ticket)
+                    fate = pool.wait(self, wake, cancel, queue_deadline)
+                cancel.unwatch(self)
                 if lock is pool.lock:  # it is another one in the child of a fork
                     pool.keep(wake)
             if cancel.cancelled:
@@ -411,22 +422,22 @@ class Permit(_Claim):
                 self._refuse(started, queue_deadline)
         except BaseException:
             if wake is not None:
-                cancel.unwatch(ticket)
-            if self._ticket is ticket:
+                cancel.unwatch(self)
+            if is_mine:
                 self.release()
             raise
 
     def release(self) -> None:
         """Pass the permit on, or leave the queue. Any thread, any state, any number of times; does not block."""
-        if self._is_over:
+        if self._stage == _OVER:
             return
-        pool, ticket = self._pool, self._ticket
-        if ticket is None or not pool.ledger.give_back(ticket):
+        pool = self._pool
+        if self._stage == _FRESH or not pool.ledger.give_back(self):
             pool.withdraw(self)
         elif pool.ledger.waiting:
-            pool.pass_on(ticket)
-        self._is_over = True
-        self._ticket = None
+            pool.pass_on(self)
+        self._stage = _OVER
+        self._guard = None
 
     def _refuse(self, started: float | None, queue_deadline: float | None) -> NoReturn:
         """Say why the ticket is gone, though the token is not over."""
@@ -439,6 +450,35 @@ class Permit(_Claim):
                 waited_s=waited_s,
             )
         raise RunCancelledError(f"the permit was released while {pool.waiting_for_permit}")
+
+
+class Held:
+    """A lease or permit that somebody has, for a ``with`` block; it comes back when this is forgotten, too.
+
+    The claim, which the pool keeps alive, has a weak reference to this object; its callback gives back what was not
+    released. A claim that has been released has dropped the reference, so that usually nothing runs when this dies.
+    """
+
+    __slots__ = ("__weakref__", "_claim")
+
+    def __init__(self, claim: _Claim) -> None:
+        self._claim = claim
+        claim._guard = weakref.ref(self, claim._forget)
+
+    @property
+    def backend_id(self) -> str | None:
+        """The backend whose pool this is; None for one without a limit."""
+        return self._claim.backend_id
+
+    def release(self) -> None:
+        """Give it back. Any thread, any number of times; does not block."""
+        self._claim.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
 
 
 class _UnlimitedLease(Lease):
@@ -519,17 +559,19 @@ class Manager:
         pool = self._pools.get(backend_id)
         return _UNLIMITED_PERMIT if pool is None else Permit(pool)
 
-    def admit(self, backend_id: str | None, cancel: CancelToken) -> Lease:
+    def admit(self, backend_id: str | None, cancel: CancelToken) -> Lease | Held:
         """Return an admitted lease, to be used in a ``with`` block; raises as `Lease.admit` does."""
         lease = self.lease(backend_id)
+        held = lease if lease is _UNLIMITED_LEASE else Held(lease)
         lease.admit(cancel)
-        return lease
+        return held
 
-    def acquire(self, backend_id: str | None, cancel: CancelToken) -> Permit:
+    def acquire(self, backend_id: str | None, cancel: CancelToken) -> Permit | Held:
         """Wait for a permit and return it, to be used in a ``with`` block; raises as `Permit.acquire` does."""
         permit = self.permit(backend_id)
+        held = permit if permit is _UNLIMITED_PERMIT else Held(permit)
         permit.acquire(cancel)
-        return permit
+        return held
 
     def stats(self, backend_id: str | None) -> PoolStats | None:
         """Return how much of a backend's pool is in use at this moment; None if it is unlimited. For gauges."""

@@ -43,8 +43,8 @@ FAULTS = [
     Fault(
         "lost permit on cancel after grant",
         "_capacity",
-        '            if self._ticket is ticket:\n                self.release()\n            raise\n\n    def release(self) -> None:\n        """Pass',
-        '            self._is_over = True\n            raise\n\n    def release(self) -> None:\n        """Pass',
+        '            if is_mine:\n                self.release()\n            raise\n\n    def release(self) -> None:\n        """Pass',
+        '            self._stage = _OVER\n            raise\n\n    def release(self) -> None:\n        """Pass',
         RACES,
     ),
     Fault(
@@ -85,16 +85,15 @@ FAULTS = [
     Fault(
         "double release: over before it is given back",
         "_capacity",
-        "        pool, ticket = self._pool, self._ticket\n        if ticket is None or not pool.ledger.give_back(ticket):\n",
-        "        self._is_over = True\n        pool, ticket = self._pool, self._ticket\n"
-        "        if ticket is None or not pool.ledger.give_back(ticket):\n",
+        "        if self._stage == _FRESH or not pool.ledger.give_back(self):\n",
+        "        stage, self._stage = self._stage, _OVER\n        if stage == _FRESH or not pool.ledger.give_back(self):\n",
         INTERRUPTS,
     ),
     Fault("missed wake-up: the grant tells nobody", "_capacity", "ledger.waiting[ticket].notify()", "pass", RACES),
     Fault(
         "missed wake-up: the release does not look at the queue",
         "_capacity",
-        "        elif pool.ledger.waiting:\n            pool.pass_on(ticket)\n",
+        "        elif pool.ledger.waiting:\n            pool.pass_on(self)\n",
         "",
         RACES,
     ),
@@ -153,8 +152,8 @@ FAULTS = [
     Fault(
         "a watcher is left behind by an exception",
         "_capacity",
-        "            if wake is not None:\n                cancel.unwatch(ticket)\n            if self._ticket is ticket:",
-        "            if self._ticket is ticket:",
+        "            if wake is not None:\n                cancel.unwatch(self)\n            if is_mine:",
+        "            if is_mine:",
         INTERRUPTS,
     ),
     Fault(
@@ -181,25 +180,38 @@ FAULTS = [
     Fault(
         "a lease is checked and taken outside the lock",
         "_capacity",
-        "            with lock:\n                if self._is_over or self._ticket is not None:\n                    self._refuse_reuse()\n"
-        "                self._ticket = ticket  # from here on, release finds it\n                is_admitted = pool.ledger.admit(ticket)\n",
-        "            self._ticket = ticket\n            is_admitted = pool.ledger.admit(ticket)\n",
+        "                is_mine = True\n                is_admitted = pool.ledger.admit(self)\n",
+        "                is_mine = True\n            is_admitted = pool.ledger.admit(self)\n",
         RACES,
     ),
     Fault(
         "a permit is checked and taken outside the lock",
         "_capacity",
-        "                if not pool.ledger.request(ticket):\n",
-        "                lock.release()\n                is_granted = pool.ledger.request(ticket)\n                lock.acquire()\n"
+        "                if not pool.ledger.request(self):\n",
+        "                lock.release()\n                is_granted = pool.ledger.request(self)\n                lock.acquire()\n"
         "                if not is_granted:\n",
         RACES,
     ),
     Fault(
         "a forgotten permit stays away",
         "_capacity",
-        "        wake = None\n        fate: bool",
-        "        ticket = weakref.ref(self)\n        wake = None\n        fate: bool",
+        "        claim._guard = weakref.ref(self, claim._forget)\n",
+        "        claim._guard = weakref.ref(self)\n",
         STATES,
+    ),
+    Fault(
+        "a permit is granted to the ticket that gives it back",
+        "_capacity",
+        "            self.ledger.withdraw(ticket)\n            self.pump_locked()\n        if self.intents:\n",
+        "            self.pump_locked()\n        if self.intents:\n",
+        INTERRUPTS,
+    ),
+    Fault(
+        "a callback that was called early stays in the parent",
+        "_cancel",
+        "            self.remove()\n            return\n",
+        "            return\n",
+        RACES,
     ),
     Fault(
         "a handler opens books that are open",

@@ -126,56 +126,80 @@ def interrupt_often(use: Callable[[CancelToken], None], field: Field, count: int
     return broken
 
 
-def raise_into_threads(count: int) -> dict[str, Any]:
-    """Raise `BoomError` into six threads that wait and work, while two others cancel what waits."""
-    inject = ctypes.pythonapi.PyThreadState_SetAsyncExc
-    inject.argtypes = (ctypes.c_ulong, ctypes.py_object)
-    workers = 6
-    field = Field(0)
-    tokens: list[CancelToken] = [field.parent] * workers
-    is_armed, sent, caught = [False] * workers, [0] * workers, [0] * workers
+class Targets:
+    """Six threads that are admitted, wait and work, and survive what is raised into them."""
 
-    def use_until_over(number: int) -> None:
-        is_armed[number] = True
-        while not field.is_over:
-            token = tokens[number] = field.parent.child()
-            with suppress(RunCancelledError):
-                field.use(token)
+    def __init__(self, field: Field) -> None:
+        count = 6
+        self.field = field
+        self.tokens = [field.parent] * count
+        self.is_armed, self.sent, self.caught = [False] * count, [0] * count, [0] * count
+        self.swallowed = 0
+        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(count)]
 
-    def work(number: int) -> None:
+    def work(self, number: int) -> None:
+        """Use the pool until it is over, whatever comes in between."""
         while True:
             try:
-                use_until_over(number)
+                self.use_until_over(number)
             except BoomError:
-                is_armed[number] = False
-                caught[number] += 1
+                self.is_armed[number] = False
+                self.caught[number] += 1
             else:
                 return
 
-    def cancel_until_over() -> None:
-        while not field.is_over:
-            RANDOM.choice(tokens).cancel("storm")
+    def use_until_over(self, number: int) -> None:
+        """Use the pool, with a token that somebody else may cancel."""
+        self.is_armed[number] = True
+        while not self.field.is_over:
+            token = self.tokens[number] = self.field.parent.child()
+            with suppress(RunCancelledError):
+                self.field.use(token)
+
+    def cancel_until_over(self) -> None:
+        """Cancel what is going on, here and there."""
+        while not self.field.is_over:
+            RANDOM.choice(self.tokens).cancel("storm")
             time.sleep(1e-4)
 
-    field.threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(workers)]
-    field.threads += [threading.Thread(target=cancel_until_over, daemon=True) for _ in range(2)]
+    def raise_into_one(self) -> None:
+        """Raise into one of them, unless it has not caught the last one yet."""
+        number = RANDOM.randrange(len(self.threads))
+        if self.is_armed[number] and self.caught[number] == self.sent[number]:
+            self.sent[number] += 1
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self.threads[number].ident or 0), ctypes.py_object(BoomError)
+            )
+
+    def count_swallowed(self, report: sys.UnraisableHookArgs) -> None:
+        """Count one that has landed in a finaliser: it cannot come out, and the interpreter goes on."""
+        if report.exc_type is BoomError:
+            self.swallowed += 1
+            self.caught[self.threads.index(threading.current_thread())] += 1
+
+
+def raise_into_threads(count: int) -> dict[str, Any]:
+    """Raise `BoomError` into threads that wait and work, while two others cancel what waits."""
+    field = Field(0)
+    targets = Targets(field)
+    sys.unraisablehook = targets.count_swallowed
+    field.threads = [*targets.threads]
+    field.threads += [threading.Thread(target=targets.cancel_until_over, daemon=True) for _ in range(2)]
     for thread in field.threads:
         thread.start()
     last_progress, cycles = time.monotonic(), -1
     is_stalled = False
-    while sum(sent) < count and not is_stalled:
-        number = RANDOM.randrange(workers)
-        if is_armed[number] and caught[number] == sent[number]:
-            sent[number] += 1
-            inject(field.threads[number].ident, BoomError)
+    while sum(targets.sent) < count and not is_stalled:
+        targets.raise_into_one()
         time.sleep(RANDOM.random() * 2e-4)
         if field.cycles != cycles:
             last_progress, cycles = time.monotonic(), field.cycles
         is_stalled = time.monotonic() - last_progress > HANG_S
     deadline = time.monotonic() + HANG_S
-    while sum(caught) < sum(sent) and time.monotonic() < deadline:
+    while sum(targets.caught) < sum(targets.sent) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return {"async": {"interrupts": sum(sent), "broken": int(is_stalled) + sum(sent) - sum(caught), **field.end()}}
+    broken = int(is_stalled) + sum(targets.sent) - sum(targets.caught)
+    return {"async": {"interrupts": sum(targets.sent), "swallowed": targets.swallowed, "broken": broken, **field.end()}}
 
 
 def handler(count: int) -> dict[str, Any]:

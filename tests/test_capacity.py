@@ -5,13 +5,14 @@ import signal
 import sys
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import pytest
 
 from promptkit import _capacity
 from promptkit._cancel import CancelToken
-from promptkit._capacity import Lease, Manager, Permit, PoolStats
+from promptkit._capacity import Held, Lease, Manager, Permit, PoolStats
 from promptkit._ledger import CapacityPolicy, Ledger
 from promptkit.errors import (
     CapacityExceededError,
@@ -42,7 +43,9 @@ class Bench:
 
     def acquire(self, token: CancelToken | None = None) -> Permit:
         """Acquire in this thread."""
-        return self.manager.acquire("b", token or self.token)
+        permit = self.manager.permit("b")
+        permit.acquire(token or self.token)
+        return permit
 
     def queue(self, name: str = "waiter", token: CancelToken | None = None, **kwargs: Any) -> Worker:
         """Start a thread that acquires, notes its turn and releases; return when it stands in the queue."""
@@ -294,10 +297,9 @@ def test_a_freed_permit_is_the_oldest_tickets_before_anybody_else_can_have_it() 
     pool = bench.manager._pools["b"]
     newcomer = bench.manager.permit("b")
     with pool.lock:  # the woken thread cannot run on
-        newcomer_ticket = weakref.ref(newcomer)
-        pool.ledger.withdraw(held._ticket)
+        pool.ledger.withdraw(held)
         pool.pump_locked()
-        assert not pool.ledger.request(newcomer_ticket)
+        assert not pool.ledger.request(newcomer)
     worker.result()
     assert bench.order == ["first"]
     held.release()
@@ -313,7 +315,7 @@ def test_one_release_wakes_one_thread() -> None:
     wakes = list(pool.ledger.waiting.values())
     with pool.lock:
         assert [len(wake._waiters) for wake in wakes] == [1, 1, 1, 1, 1]  # type: ignore[attr-defined]
-        pool.ledger.withdraw(held._ticket)
+        pool.ledger.withdraw(held)
         pool.pump_locked()
         assert [len(wake._waiters) for wake in wakes] == [0, 1, 1, 1, 1]  # type: ignore[attr-defined]
     held.release()
@@ -391,7 +393,7 @@ def test_a_cancel_after_the_grant_gives_the_permit_back() -> None:
     chosen, following = bench.queue("chosen", token), bench.queue("next")
     pool = bench.manager._pools["b"]
     with pool.lock:  # the woken thread cannot run before the cancel
-        pool.ledger.withdraw(held._ticket)
+        pool.ledger.withdraw(held)
         pool.pump_locked()
         token.cancel("too late")
     with pytest.raises(RunCancelledError, match="too late"):
@@ -615,8 +617,8 @@ def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None
     worker = Worker(permit.acquire, bench.token)
     bench.clock.wait_for_sleepers(1)
     ledger = bench.manager._pools["b"].ledger
-    ledger.give_back(held._ticket)
-    assert ledger.grant() is permit._ticket  # and nobody has told its thread
+    ledger.give_back(held)
+    assert ledger.grant() is permit  # and nobody has told its thread
     permit.release()
     assert (len(ledger.held), len(ledger.waiting)) == (0, 0)
     bench.clock.advance(0)
@@ -629,8 +631,9 @@ def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None
 def test_using_a_claim_twice_does_not_lose_it() -> None:
     """The refusal leaves what the first use has taken."""
     bench = Bench(1, 0)
-    lease = bench.manager.admit("b", bench.token)
-    with pytest.raises(RuntimeError):
+    lease = bench.manager.lease("b")
+    lease.admit(bench.token)
+    with pytest.raises(RuntimeError, match="used once"):
         lease.admit(bench.token)
     assert bench.stats.admitted == 1
     lease.release()
@@ -656,9 +659,12 @@ def test_claims_are_context_managers() -> None:
     bench = Bench()
 
     def use() -> None:
-        with bench.manager.admit("b", bench.token) as lease, bench.acquire() as permit:
-            assert isinstance(lease, Lease)
-            assert isinstance(permit, Permit)
+        with bench.manager.admit("b", bench.token) as lease, bench.manager.acquire("b", bench.token) as permit:
+            assert lease.backend_id == permit.backend_id == "b"
+            assert bench.stats == (1, 1, 0)
+            with bench.manager.lease("b") as unused, bench.manager.permit("b"):
+                unused.admit(bench.token)
+                assert bench.stats == (2, 1, 0)
             assert bench.stats == (1, 1, 0)
             raise ZeroDivisionError
 
@@ -670,7 +676,7 @@ def test_claims_are_context_managers() -> None:
 def test_a_forgotten_claim_comes_back_when_it_dies() -> None:
     """And what it held goes to the oldest ticket, without anybody calling anything."""
     bench = Bench()
-    lease, permit = bench.manager.admit("b", bench.token), bench.acquire()
+    lease, permit = bench.manager.admit("b", bench.token), bench.manager.acquire("b", bench.token)
     worker = bench.queue("next")
     del permit
     worker.result()
@@ -681,7 +687,7 @@ def test_a_forgotten_claim_comes_back_when_it_dies() -> None:
 def test_a_forgotten_claim_in_a_reference_cycle_comes_back_too() -> None:
     """When the garbage collector finds it: an exception's traceback makes such cycles."""
     bench = Bench()
-    permit = bench.acquire()
+    permit = bench.manager.acquire("b", bench.token)
     cycle: list[Any] = [permit]
     cycle.append(cycle)
     del permit, cycle
@@ -690,11 +696,48 @@ def test_a_forgotten_claim_in_a_reference_cycle_comes_back_too() -> None:
 
 
 def test_a_claim_never_used_dies_quietly() -> None:
-    """The pool has never heard of it."""
+    """The pool has never heard of it, or has heard of it in vain."""
     bench = Bench()
     claims = [bench.manager.permit("b"), bench.manager.lease("b")]
     claims.clear()
+    token = CancelToken(clock=bench.clock)
+    token.cancel()
+    with pytest.raises(RunCancelledError):
+        bench.manager.admit("b", token)
+    with pytest.raises(RunCancelledError):
+        bench.manager.acquire("b", token)
+    gc.collect()
     bench.assert_empty()
+
+
+def test_nothing_runs_when_a_released_claim_dies() -> None:
+    """Code that runs in a finaliser swallows a Ctrl-C that lands in it."""
+    bench = Bench()
+    logged: list[object] = []
+    held = [bench.manager.admit("b", bench.token), bench.manager.acquire("b", bench.token)]
+    guards = [each._claim._guard for each in held if isinstance(each, Held)]
+    assert [guard() for guard in guards if guard is not None] == held
+    pool = bench.manager._pools["b"]
+    for each in held:
+        each.release()
+    assert [each._claim._guard for each in held if isinstance(each, Held)] == [None, None]
+    pool.intents = NoisyDeque(logged)  # type: ignore[assignment]
+    guards.clear()
+    held.clear()
+    assert not logged
+
+
+class NoisyDeque(deque[Any]):
+    """Remembers what it was given."""
+
+    def __init__(self, logged: list[object]) -> None:
+        super().__init__()
+        self.logged = logged
+
+    def append(self, item: Any) -> None:
+        """Remember it too."""
+        self.logged.append(item)
+        super().append(item)
 
 
 # ------------------------------------------------------------------------------------- what is kept alive
@@ -885,8 +928,8 @@ def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operat
         bench.clock.wait_for_sleepers(1)
 
     def note() -> None:
-        handlers._is_over = True
-        pool.log(handlers._ticket)  # type: ignore[arg-type]
+        handlers._stage = _capacity._OVER
+        pool.log(handlers)
 
     ledger.noise = note
     if operation == "stats":

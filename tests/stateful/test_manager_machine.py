@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from typing import Any
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from promptkit._cancel import CancelToken
-from promptkit._capacity import Lease, Manager, Permit
+from promptkit._capacity import Held, Lease, Manager, Permit
 from promptkit._ledger import CapacityPolicy
 from promptkit.errors import CapacityExceededError, DeadlineExceededError, QueueTimeoutError, RunCancelledError
 from support.clock import FakeClock
@@ -30,6 +29,7 @@ class Caller:
         self.run_ends = math.inf if timeout is None else now + timeout
         self.queue_ends = math.inf if queue_timeout is None else now + queue_timeout
         self.permit: Permit | None = manager.permit("b")
+        self.held: Held | None = Held(self.permit)
         queue_deadline = None if queue_timeout is None else self.queue_ends
         self.worker = Worker(self.permit.acquire, self.token, queue_deadline)
 
@@ -49,7 +49,7 @@ class ManagerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.leases: list[Lease] = []
+        self.leases: list[Held | Lease] = []
         self.running: list[Caller] = []
         self.queue: list[Caller] = []
         self.over: list[Any] = []
@@ -117,8 +117,7 @@ class ManagerMachine(RuleBasedStateMachine):
         caller = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
         assert caller.permit is not None
         if is_forgotten:
-            caller.permit = None
-            gc.collect()
+            caller.permit = caller.held = None
         else:
             caller.permit.release()
             self.over.append(caller.permit)
@@ -169,7 +168,7 @@ class ManagerMachine(RuleBasedStateMachine):
         assert self.manager.stats("b") == (len(self.leases), len(self.running), len(self.queue))
         pool = self.manager._pools["b"]
         with pool.lock:
-            assert [ticket() for ticket in pool.ledger.waiting] == [caller.permit for caller in self.queue]
+            assert list(pool.ledger.waiting) == [caller.permit for caller in self.queue]
         assert len(self.running) <= self.limit
         assert len(self.leases) <= self.places
         assert not self.queue or len(self.running) == self.limit
