@@ -34,6 +34,7 @@ from support.wire import make_request
         ("http://[::1]:8080/v1", "http://[::1]:8080/v1/chat/completions"),
         ("https://h/modèle?q=é", "https://h/mod%C3%A8le/chat/completions?q=%C3%A9"),
         ("https://h/a%20b", "https://h/a%20b/chat/completions"),
+        ("https://h/models?api-version=1&max_tokens=2", "https://h/models/chat/completions?api-version=1&max_tokens=2"),
     ],
 )
 def test_w71_the_address_is_normalised_and_nothing_is_invented(endpoint: str, url: str) -> None:
@@ -58,6 +59,16 @@ def test_w71_the_address_is_normalised_and_nothing_is_invented(endpoint: str, ur
         ("https://h/v1#docs", "fragment"),
         ("https://h/v1#", "fragment"),
         ("https://bücher.example/v1", "ASCII"),
+        ("https://{host}/v1", "placeholder"),
+        ("${SERVER}/v1", "placeholder"),
+        ("https://h/v1/completions", "ends in /completions, the address of another call"),
+        ("https://h/v1/responses/", "another call"),
+        ("https://h/api/chat", "another call"),
+        ("https://h/v1?key=pass", "'key', which is made for a key: use api_key_env"),
+        ("https://h/v1?a=1&X-API-Key=pass", "made for a key"),
+        ("https://h/v1?subscription-key=pass", "made for a key"),
+        ("https://h/v1?access_token=pass", "made for a key"),
+        ("https://h/v1?code=pass", "made for a key"),
     ],
 )
 def test_w71_an_address_that_cannot_be_called_is_refused(endpoint: str, word: str) -> None:

@@ -36,6 +36,10 @@ _FINISH_ALIASES: Final = {
     "blocklist": "content_filter",
     "sensitive": "content_filter",
 }
+_BROKEN_OFF: Final = frozenset(
+    {"abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
+)
+"""Finish reasons of vLLM, SGLang, DeepSeek and Zhipu for an answer that the server itself gave up half-way."""
 _WITHOUT_TEXT: Final = frozenset({"length", "content_filter", "error", "refusal"})
 """Finish reasons that say why there is no text, better than its absence does."""
 _LONGEST_REASON: Final = 40
@@ -104,7 +108,7 @@ def _not_json(text: str, exchange: Exchange, exc: Exception) -> GenerationError:
         return malformed(request, what, status=status, is_retryable=False)
     why = "nested too deeply" if isinstance(exc, RecursionError) else clean(str(exc), request, 100)
     # What begins like JSON may quote the prompt; where it breaks is more use than how it begins.
-    begins = "" if text[0] in '{["' else f"; it begins {excerpt!r}"
+    begins = "" if text[0] in '{["' else f"; it begins {excerpt!r}; is the endpoint (base_url) right?"
     return malformed(request, f"the body ({media_type}) is not JSON: {why}{begins}", status=status, is_retryable=True)
 
 
@@ -164,6 +168,9 @@ def _read_envelope(envelope: Json, exchange: Exchange) -> GenerateResponse:
     choice = _choose(envelope.get("choices"))
     if choice is None:
         what = f"no answer in it: choices is {_state_of_choices(envelope)}"
+        if envelope and "choices" not in envelope:
+            fields = clean(", ".join(list(envelope)[:8]), exchange.request, 200)
+            what = f"{what}, and it has the fields {fields}; is the endpoint (base_url) right?"
         raise malformed(exchange.request, what, status=exchange.status, is_retryable=True, usage=usage)
     if choice.get("error"):
         return _read_failure({**envelope, "error": choice["error"]}, exchange)
@@ -241,6 +248,8 @@ def _read_finish(value: Json, request: GenerateRequest) -> str | None:
     if not isinstance(value, str) or not value:
         return None
     value = clean(value, request, _LONGEST_REASON).lower()
+    if value.startswith("content_filter:"):  # Google's "content_filter: PROHIBITED_CONTENT"
+        return "content_filter"
     return _FINISH_ALIASES.get(value, value)
 
 
@@ -293,6 +302,9 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
         if finish == "error":
             message = f"{server_name(request)}: the generation ended with finish_reason 'error' and no reason given"
             raise complete(ProviderError(message, request_id=response.request_id), request, usage=usage, text=text)
+        if finish in _BROKEN_OFF:
+            what = f"the answer was broken off by the server (finish_reason {finish!r})"
+            raise malformed(request, what, is_retryable=True, usage=usage, text=text)
     if finish == "refusal" or (response.refusal is not None and response.refusal.strip()):
         message = f"{server_name(request)}: the model refused to answer; what it said is in the error's text"
         raise complete(RefusalError(message), request, usage=usage, text=response.refusal or text)

@@ -1,11 +1,11 @@
 """What an error body says, read out of any of the shapes in use.
 
 Guarantees: `read_error` takes any JSON value and returns; nothing that echoes the caller's input (FastAPI's
-``input``, OpenRouter's ``flagged_input``) is read. Its texts are the server's own: clean them before they are
-shown. Pure.
+``input``, Pydantic's ``input_value``, OpenRouter's ``flagged_input``) is read. Its texts are the server's own: clean
+them before they are shown. Names of fields count in any case: gateways write ``Message`` and ``statusCode``. Pure.
 
 Sources: the error references of OpenAI, Azure OpenAI, OpenRouter, Groq, Google's OpenAI endpoint, vLLM,
-llama.cpp, Ollama and FastAPI.
+llama.cpp, Ollama, FastAPI, AWS API Gateway, Apigee, Baidu and MiniMax.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ErrorFacts:
 
     def add_words(self, text: str) -> None:
         """Add a sentence, unless it has been said already."""
-        text = text.strip()
+        text = _ECHO.sub("…", text).strip()
         if text and not any(text in known for known in self.words):
             self.words.append(text)
 
@@ -60,6 +60,7 @@ class ErrorFacts:
         if isinstance(value, bool) or not isinstance(value, (int, str)) or not str(value)[:_LONGEST].strip():
             return
         name = str(value)[:_LONGEST].strip()
+        name = name.rpartition("#")[2] or name  # AWS: "namespace#Name"
         self.names.add(name.lower())
         if is_main and self.code is None:
             self.code = name
@@ -67,7 +68,38 @@ class ErrorFacts:
             self.number = int(name)
 
 
-_CODE_KEYS = ("code", "status", "status_code", "statusCode", "type")
+_CODE_KEYS = ("code", "status", "status_code", "statuscode", "error_code", "type", "__type")
+_MAIN_CODE_KEYS = frozenset({"code", "error_code", "type", "__type"})
+_WORD_KEYS = (
+    "message",
+    "msg",
+    "detail",
+    "errors",
+    "error_description",
+    "error_message",
+    "error_msg",
+    "errmsg",
+    "status_msg",
+    "faultstring",
+    "title",
+    "reason",
+)
+_HOLDERS = ("fault", "base_resp", "data")
+"""Objects that some gateways put the error into."""
+
+# What Pydantic says of a value, when a server passes its text on: the value itself is the caller's own.
+_ECHO = re.compile(
+    r"""(?:(['"])input\1:|\binput_value=).*?(?=,\ (['"])(?:ctx|url|type)\2:|,\ input_type=|\}\]?\Z|\},\ \{|\Z)""",
+    re.DOTALL,
+)
+
+
+def _folded(node: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the fields of ``node`` under their names in lower case; the first of two that differ in case counts."""
+    fields: dict[str, Json] = {}
+    for name, value in node.items():
+        fields.setdefault(str(name).lower(), value)
+    return fields
 
 
 def is_error_body(body: Json) -> bool:
@@ -81,7 +113,13 @@ def is_error_body(body: Json) -> bool:
         return True
     if body.get("object") == "error" or body.get("detail") or body.get("errors"):
         return True
-    return any(name in body for name in ("message", "msg")) and any(name in body for name in _CODE_KEYS)
+    fields = _folded(body)
+    status = fields.get("base_resp")  # MiniMax sends it with every answer, 0 for a good one
+    if isinstance(status, Mapping) and status.get("status_code"):
+        return True
+    if any(isinstance(fields.get(name), str) and fields[name] for name in ("message", "error_msg", "errmsg", "msg")):
+        return True
+    return "message" in fields and any(name in fields for name in _CODE_KEYS if name != "type")
 
 
 def read_error(body: Json) -> ErrorFacts:
@@ -91,7 +129,7 @@ def read_error(body: Json) -> ErrorFacts:
     node = body.get("error", body) if isinstance(body, Mapping) else None
     if not facts.words and isinstance(node, Mapping):
         # Their values may be anything, the caller's input too; their names tell a person where to look.
-        fields = [str(name)[:40] for name in node if name not in _CODE_KEYS][:8]
+        fields = [str(name)[:40] for name in node if str(name).lower() not in _CODE_KEYS][:8]
         if fields:
             facts.add_words(f"no message, only the fields {', '.join(fields)}")
     return facts
@@ -106,6 +144,7 @@ def _collect(node: Json, facts: ErrorFacts, depth: int) -> None:
         for item in node[:5]:
             _collect(item, facts, depth + 1)
     elif isinstance(node, Mapping):
+        node = _folded(node)
         if "msg" in node and isinstance(node.get("loc"), list):
             # FastAPI: what failed and where. Its "input" has the caller's own value, and is left alone.
             place = ".".join(str(part) for part in node["loc"][:20] if isinstance(part, (str, int)))
@@ -119,9 +158,16 @@ def _collect_object(node: Mapping[str, Json], facts: ErrorFacts, depth: int) -> 
         facts.add_code(node["error"], is_main=True)
     _collect(node.get("error"), facts, depth + 1)
     for name in _CODE_KEYS:
-        facts.add_code(node.get(name), is_main=name in {"code", "type"})
-    for name in ("message", "msg", "detail", "errors", "error_description", "error_message", "title", "reason"):
+        facts.add_code(node.get(name), is_main=name in _MAIN_CODE_KEYS)
+    words_before = len(facts.words)
+    for name in _WORD_KEYS:
         _collect(node.get(name), facts, depth + 1)
+    for name in _HOLDERS:
+        if isinstance(node.get(name), Mapping):
+            _collect(node[name], facts, depth + 1)
+    errors = node.get("errors")
+    if isinstance(errors, Mapping) and len(facts.words) == words_before:
+        _collect_by_field(errors, facts)
     status = node.get("status")
     if isinstance(status, str) and status.isupper():  # Google's INVALID_ARGUMENT says more than its 400
         facts.add_words(status[:_LONGEST])
@@ -132,13 +178,31 @@ def _collect_object(node: Mapping[str, Json], facts: ErrorFacts, depth: int) -> 
     metadata = node.get("metadata")
     if isinstance(metadata, Mapping):
         _collect_metadata(metadata, facts, depth)
-    inner = node.get("innererror")
+    _collect_inner(node, facts)
+
+
+def _collect_inner(node: Mapping[str, Json], facts: ErrorFacts) -> None:
+    """Read Google's ``details``, and Azure's ``innererror`` and filter results."""
+    details = node.get("details")
+    for detail in details[:10] if isinstance(details, list) else ():
+        if isinstance(detail, Mapping):
+            facts.add_code(detail.get("reason"), is_main=False)
+    inner = node.get("innererror") or node.get("inner_error")
     if isinstance(inner, Mapping):
         facts.add_code(inner.get("code"), is_main=False)
     for holder in (node, inner):
         if isinstance(holder, Mapping):
             for name in ("content_filter_result", "content_filter_results"):
                 facts.reasons += filter_reasons(holder.get(name))
+
+
+def _collect_by_field(errors: Mapping[str, Json], facts: ErrorFacts) -> None:
+    """Read the complaints of form validators: each field with a list of sentences."""
+    for name, said in list(errors.items())[:5]:
+        sentences = said if isinstance(said, list) else [said]
+        words = [sentence for sentence in sentences[:3] if isinstance(sentence, str)]
+        if words:
+            facts.add_words(f"{name[:80]}: {', '.join(words)}"[:1000])
 
 
 def _collect_metadata(metadata: Mapping[str, Json], facts: ErrorFacts, depth: int) -> None:

@@ -35,6 +35,8 @@ _REFUSED: Final = frozenset({401, 403})
 _NOT_ABOUT_CONTEXT: Final = _OVERLOADED | _REFUSED | {404, 429}
 """Statuses whose words may speak of a context length in passing."""
 
+_ABOUT_THE_BODY: Final = frozenset({400, 422})
+
 _FILTER_NAMES: Final = frozenset(
     {
         "content_filter",
@@ -58,6 +60,8 @@ _QUOTA_NAMES: Final = frozenset(
         "billing_not_active",
         "billing_error",
         "exceeded_current_quota_error",
+        "insufficient_user_quota",
+        "arrearage",
     }
 )
 _CONTEXT_NAMES: Final = frozenset(
@@ -112,17 +116,26 @@ _STATUS_OF_NAME: Final = {
 }
 
 _QUOTA_WORDS: Final = re.compile(
-    r"insufficient (?:credit|balance|quota|fund)|credit balance is too low|out of credits?\b|requires more credits",
+    r"insufficient (?:credit|balance|quota|fund)|credit balance is too low|out of credits?\b|requires more credits"
+    r"|out of call volume quota|reached your specified api usage limit",
     re.IGNORECASE,
 )
+_FILTER_WORDS: Final = re.compile(
+    r"content exists risk|flagged as potentially violating|violat\w* .{0,60}usage polic", re.IGNORECASE
+)
+"""For servers that have no code of their own for it; a server's error status says that it may pass, and is believed."""
 _CONTEXT_WORDS: Final = re.compile(
     r"context[ _-]?(?:length|window|size|limit)|(?:prompt|input)(?: tokens?)? (?:is |are )?too (?:long|large)"
-    r"|maximum (?:sequence|prompt|input|model) length",
+    r"|maximum (?:sequence|prompt|input|model) length|max_model_len|input length|prompt length"
+    r"|\b(?:inputs?|prompt)\b.{0,60}\btokens?\b|\b(?:number of|too many|input) tokens\b|\btoken count\b",
     re.IGNORECASE,
 )
 _EXCEEDED_WORDS: Final = re.compile(
-    r"exceed|too (?:long|large|many)|maximum|greater|larger|longer|more than|reduce|overflow|at most", re.IGNORECASE
+    r"exceed|too (?:long|large|many)|maximum|greater|larger|longer|more than|less than|reduce|overflow|at most|<="
+    r"|should be \[",
+    re.IGNORECASE,
 )
+_PER_TIME_WORDS: Final = re.compile(r"\bper[ -](?:second|minute|hour|day|month)\b|\b[RT]P[SMHD]\b", re.IGNORECASE)
 _AUTH_WORDS: Final = re.compile(
     r"(?:invalid|incorrect) api[ _-]?key|api key (?:is )?(?:not valid|invalid|expired)", re.IGNORECASE
 )
@@ -132,12 +145,23 @@ _LIMIT: Final = re.compile(r"\blimit:?\s*(\d[\d,]{0,14})", re.IGNORECASE)
 _REQUESTED: Final = re.compile(r"\brequested:?\s*~?(\d[\d,]{0,14})", re.IGNORECASE)
 _UNSUPPORTED_WORDS: Final = re.compile(
     r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not (?:allowed|permitted)|instead|extra inputs"
-    r"|cannot find field|deprecated",
+    r"|cannot find field|deprecated|cannot (?:both )?be",
     re.IGNORECASE,
 )
 _CONTRACT_WORDS: Final = re.compile(
     r"response_?format|json_?schema|json_?object|guided_|grammar|invalid schema", re.IGNORECASE
 )
+_MODEL_NAMES: Final = frozenset({"model_decommissioned", "model_not_found", "invalid_model"})
+_MODEL_WORDS: Final = re.compile(
+    r"\bmodel\b.{0,80}\b(?:not (?:exist|found|loaded|available|a valid)|decommissioned|retired)"
+    r"|no models? (?:is |are )?loaded|(?:invalid|unknown|unsupported|no such) model\b|not a valid model|does not exist.{0,40}\bmodel\b",
+    re.IGNORECASE,
+)
+_ADDRESS_WORDS: Final = re.compile(
+    r"unexpected endpoint|(?:unknown|invalid) (?:request )?(?:url|path|route|endpoint)|no route|UnknownOperation",
+    re.IGNORECASE,
+)
+_TOO_LARGE_WORDS: Final = re.compile(r"too large|too high|maximum|at most|exceed|less than or equal|<=", re.IGNORECASE)
 _SAMPLING: Final = ("temperature", "top_p", "seed", "stop", "presence_penalty", "frequency_penalty")
 
 
@@ -153,7 +177,7 @@ def provider_failure(
     request = exchange.request
     status = exchange.status if exchange.status >= HTTPStatus.BAD_REQUEST else _claimed_status(facts)
     message = facts.message
-    if facts.names & _FILTER_NAMES or (status == HTTPStatus.FORBIDDEN and facts.reasons):
+    if _is_filtered(facts, status, message):
         said = clean(message, request)
         reasons = f" [{clean(', '.join(facts.reasons), request)}]" if facts.reasons else ""
         code = clean(facts.code or "content_filter", request, 80)
@@ -186,6 +210,12 @@ def provider_failure(
         is_retryable=is_retryable,
     )
     return complete(error, request, usage=usage, text=text)
+
+
+def _is_filtered(facts: ErrorFacts, status: int, message: str) -> bool:
+    if facts.names & _FILTER_NAMES or (status == HTTPStatus.FORBIDDEN and facts.reasons):
+        return True
+    return status in _ABOUT_THE_BODY and _FILTER_WORDS.search(message) is not None
 
 
 def _claimed_status(facts: ErrorFacts) -> int:
@@ -232,14 +262,21 @@ def _judge(
 def _advice(exchange: Exchange, facts: ErrorFacts, status: int, message: str, profile: str) -> str | None:
     """Say what to change after an error that will be the same next time, as far as it can be known."""
     request = exchange.request
+    called = f"called {_shown_url(exchange.url)}; check the endpoint (base_url)"
     if status == HTTPStatus.NOT_FOUND:
-        model = f" and the model {request.model!r}" if request.model is not None else ""
-        return f"called {_shown_url(exchange.url)}; check the endpoint (base_url){model}"
+        return called + (f" and the model {request.model!r}" if request.model is not None else "")
+    if status == HTTPStatus.METHOD_NOT_ALLOWED or _ADDRESS_WORDS.search(message):
+        return called
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return "the request is too large for the server: send less text or smaller images"
     if exchange.is_redirect:
         return _redirect_advice(exchange)
-    return _parameter_advice(request, facts, message, profile)
+    if (advice := _parameter_advice(request, facts, message, profile)) is not None:
+        return advice
+    if facts.names & _MODEL_NAMES or _MODEL_WORDS.search(message):
+        named = f"the model {request.model!r}" if request.model is not None else "which model is asked for"
+        return f"check {named} in {profile} (or in the prompt's execution)"
+    return None
 
 
 def _integer(match: re.Match[str]) -> int:
@@ -250,6 +287,8 @@ def _is_context(facts: ErrorFacts, status: int, message: str) -> bool:
     if facts.names & _CONTEXT_NAMES:
         return True
     if status in _NOT_ABOUT_CONTEXT:
+        return False
+    if _PER_TIME_WORDS.search(message):  # of a rate, then
         return False
     return bool(_CONTEXT_WORDS.search(message) and _EXCEEDED_WORDS.search(message))
 
@@ -282,6 +321,8 @@ def _parameter_advice(request: GenerateRequest, facts: ErrorFacts, message: str,
     if is_unsupported and is_about(ours) and ours in {"max_tokens", "max_completion_tokens"}:
         other = "max_completion_tokens" if ours == "max_tokens" else "max_tokens"
         return f"set max_tokens_field: {other} in {profile}"
+    if request.max_tokens is not None and is_about(ours) and _TOO_LARGE_WORDS.search(message):
+        return f"lower max_tokens in {profile} (or in the prompt's execution)"
     if request.output_format != "text" and (is_about("response_format") or _CONTRACT_WORDS.search(message)):
         wanted = "json_object or prompt" if request.structured_output == "json_schema" else "prompt"
         strict = ", or leave out strict in the prompt's output" if request.is_strict else ""

@@ -13,13 +13,21 @@ import json
 import re
 from functools import lru_cache
 from typing import Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from promptkit._fields import Json
 from promptkit._types import GenerateRequest, Message
 from promptkit.errors import ConfigError, InvalidRequestError
 
 _COMPLETIONS: Final = "/chat/completions"
+_OTHER_CALL: Final = re.compile(
+    r"((?<!/chat)/completions|/responses|/embeddings|/messages|/api/chat|/api/generate)/*\Z"
+)
+_SECRET_PARAMETER: Final = re.compile(
+    r"(?:.*[-_.])?(?:(?:api|access|auth)?(?:key|token)|secret|sig|signature|password|passwd|credential|code)",
+    re.IGNORECASE,
+)
+_PLACEHOLDER: Final = re.compile(r"[{}<>]")
 _BLANK_OR_CONTROL: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
 
 
@@ -30,7 +38,8 @@ def target_url(endpoint: str) -> str:
     White space around it and slashes at its end are dropped; a query string stays (Azure's ``api-version``);
     an endpoint that is the full address already is taken as it is. Nothing else is added: servers differ in
     whether and which version stands in their path. Raises `ConfigError` for anything but an http or https
-    URL with a host, for a user name or password in it, and for a fragment.
+    URL with a host, for the address of another call of the API, for a user name, a password or a parameter made
+    for a key in it (they would show wherever the address does), and for a fragment.
     """
     text = endpoint.strip()
     example = "it must be like https://host/v1"
@@ -41,6 +50,8 @@ def target_url(endpoint: str) -> str:
         host, _port = parts.hostname, parts.port
     except ValueError as exc:
         raise ConfigError(f"an endpoint is not a URL ({exc}); {example}") from exc
+    if _PLACEHOLDER.search(text):
+        raise ConfigError(f"an endpoint has a placeholder in it, which nothing fills in; {example}")
     if parts.scheme not in {"http", "https"} or not host:
         raise ConfigError(f"endpoint {text.partition('?')[0]!r} has no http:// or https:// with a host; {example}")
     if "@" in parts.netloc:
@@ -49,6 +60,17 @@ def target_url(endpoint: str) -> str:
         raise ConfigError(f"endpoint host {host!r} is not ASCII: write it in its xn-- form")
     if parts.fragment or text.endswith("#"):
         raise ConfigError(f"the endpoint on host {host!r} has a fragment (#…), which a server never sees: leave it out")
+    for name, _value in parse_qsl(parts.query, keep_blank_values=True):
+        if _SECRET_PARAMETER.fullmatch(name):
+            raise ConfigError(
+                f"the endpoint on host {host!r} has the parameter {name!r}, which is made for a key: use api_key_env, "
+                "or give the Backend a header for it"
+            )
+    if other := _OTHER_CALL.search(parts.path):
+        raise ConfigError(
+            f"the endpoint on host {host!r} ends in {other[1]}, the address of another call: end it before that, where "
+            f"{_COMPLETIONS} follows"
+        )
     path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
     query = quote(parts.query, safe="/%:@!$&'()*+,;=~?")
     if not path.endswith(_COMPLETIONS):
