@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from promptkit._types import Image, Message
 from promptkit._wire import encode, target_url
-from promptkit.errors import ConfigError
+from promptkit.errors import ConfigError, InvalidRequestError
 from support.wire import make_request
 
 
@@ -90,3 +91,10 @@ def test_w75_what_is_not_set_is_not_sent() -> None:
 def test_w25_streaming_is_turned_off_in_so_many_words() -> None:
     """Some servers stream unless they are told not to."""
     assert encode(make_request())["stream"] is False
+
+
+def test_an_image_without_its_bytes_is_not_sent() -> None:
+    """A message that was read back from a form without image bytes can be looked at, and no more."""
+    image = Image(media_type="image/png", data=None, sha256="sha256:0")
+    with pytest.raises(InvalidRequestError, match="without its bytes"):
+        encode(make_request(messages=(Message("user", "see", images=(image,)),)))

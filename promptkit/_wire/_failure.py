@@ -154,7 +154,8 @@ _CONTRACT_WORDS: Final = re.compile(
 _MODEL_NAMES: Final = frozenset({"model_decommissioned", "model_not_found", "invalid_model"})
 _MODEL_WORDS: Final = re.compile(
     r"\bmodel\b.{0,80}\b(?:not (?:exist|found|loaded|available|a valid)|decommissioned|retired)"
-    r"|no models? (?:is |are )?loaded|(?:invalid|unknown|unsupported|no such) model\b|not a valid model|does not exist.{0,40}\bmodel\b",
+    r"|no models? (?:is |are )?loaded|(?:invalid|unknown|unsupported|no such) model\b|not a valid model"
+    r"|does not exist.{0,40}\bmodel\b",
     re.IGNORECASE,
 )
 _ADDRESS_WORDS: Final = re.compile(
