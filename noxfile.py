@@ -70,9 +70,9 @@ def install_wheel(session: nox.Session, *groups: str, extras: str = EXTRAS) -> N
     session.install("--force-reinstall", "--no-deps", str(wheel))
 
 
-def run_tests(session: nox.Session, *command: str) -> None:
+def run_tests(session: nox.Session, *command: str, **variables: str) -> None:
     """Run ``command`` so that nothing is imported from the working directory, in child processes neither."""
-    session.run(*command, env={"PYTHONSAFEPATH": "1"})
+    session.run(*command, env={"PYTHONSAFEPATH": "1", **variables})
 
 
 def install_model(session: nox.Session) -> None:
@@ -133,15 +133,14 @@ def docs(session: nox.Session) -> None:
 def stateful(session: nox.Session) -> None:
     """Search longer than CI does: state machines, differential and property tests with a thousand examples each."""
     install_wheel(session, "test")
-    session.env["HYPOTHESIS_PROFILE"] = "long"
-    run_tests(session, "pytest", *(session.posargs or ["tests/stateful"]))
+    run_tests(session, "pytest", *(session.posargs or ["tests/stateful"]), HYPOTHESIS_PROFILE="long")
 
 
 @nox.session(python=PYTHONS)
 def storms(session: nox.Session) -> None:
     """Interrupt the pools by real exceptions, at full length; on the first Python, plant faults and see them found."""
     install_wheel(session, "test")
-    session.run("pytest", "tests/concurrency", env={"PROMPTKIT_STORMS": "full"})
+    run_tests(session, "pytest", "tests/concurrency", PROMPTKIT_STORMS="full")
     if session.python == PYTHONS[0]:
         session.run("python", "tests/planted_faults.py", *session.posargs)
 
