@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from promptkit._backends import Backend
-from promptkit._fields import is_integer
+from promptkit._fields import describe, is_integer
 from promptkit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class LocalServer:
         for name, value in (("parallel", parallel), ("context_tokens", context_tokens), ("threads", threads)):
             if value is not None and not (is_integer(value) and value > 0):
                 raise ConfigError(f"LocalServer({name}=…) must be an integer above 0, not {value!r}")
+        if not (model is None or isinstance(model, (str, os.PathLike))):
+            raise ConfigError(f"LocalServer(model=…) must be the path of a GGUF file, not {describe(model)}")
         self._model = model
         self._parallel = parallel
         self._context_tokens = context_tokens
