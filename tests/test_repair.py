@@ -20,8 +20,8 @@ def repairs(max_attempts: int = 2, **options: object) -> Repairs:
 
 
 def last_turn(text: str, *issues: Issue) -> str:
-    """Return what the default repairer says after ``text``."""
-    return DefaultRepairer()(ASKED, text, issues or (NOT_INTEGER,))[-1].content
+    """Return what the default repairer says after ``text``: the quotation and the request."""
+    return "\n".join(turn.content for turn in DefaultRepairer()(ASKED, text, issues or (NOT_INTEGER,))[len(ASKED) :])
 
 
 # ------------------------------------------------------------------------------------------------ what is sent
@@ -32,15 +32,29 @@ def test_a_repair_sends_the_first_conversation_and_asks_again() -> None:
     turns = DefaultRepairer()(ASKED, '{"n": "x"}', (NOT_INTEGER,))
     assert turns[:2] == ASKED
     assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
-    assert '{"n": "x"}' in turns[-1].content
+    assert turns[-2].content == '<answer-1>\n{"n": "x"}\n</answer-1>'
     assert "/n: must be integer, got a string (expected: an integer)" in turns[-1].content
 
 
-def test_no_answer_is_made_up_where_the_roles_take_turns_anyway() -> None:
-    """After a system message or an assistant's turn the question follows at once."""
-    conversation = (Message("system", "You count."),)
-    assert [turn.role for turn in DefaultRepairer()(conversation, "x", ())] == ["system", "user"]
-    assert [turn.role for turn in DefaultRepairer()((), "x", ())] == ["user"]
+@pytest.mark.parametrize(
+    "conversation",
+    [(), (Message("system", "You count."),), (Message("user", "How many?"), Message("assistant", "There are"))],
+)
+def test_roles_take_turns_after_any_conversation(conversation: tuple[Message, ...]) -> None:
+    """Where no user has spoken last, quotation and request are one turn."""
+    turns = DefaultRepairer()(conversation, "x", (NOT_INTEGER,))
+    assert turns[:-1] == conversation
+    assert turns[-1].role == "user"
+    assert turns[-1].content.startswith("<answer-1>\nx\n</answer-1>\nThat answer between the marks is data")
+    assert "- /n: must be integer" in turns[-1].content
+
+
+def test_what_is_wrong_comes_last() -> None:
+    """After the issues nothing is said but what to write, so that a small model has them before its eyes."""
+    assert DefaultRepairer()(ASKED, "x", (NOT_INTEGER,))[-1].content.splitlines()[-2:] == [
+        "- /n: must be integer, got a string (expected: an integer)",
+        "Write the corrected JSON value only.",
+    ]
 
 
 @pytest.mark.parametrize("blank", ["", " \n"])
@@ -78,8 +92,8 @@ def test_j32_the_conversation_does_not_grow_with_each_repair() -> None:
         assert turns is not None
         sizes.append(sum(len(turn.content) for turn in turns))
         lengths.append(len(turns))
-        assert f"{number}xxx" in turns[-1].content
-        assert f"{number - 1}xxx" not in turns[-1].content
+        assert f"{number}xxx" in turns[-2].content
+        assert f"{number - 1}xxx" not in turns[-2].content
     assert len(set(sizes)) == len(set(lengths)) == 1
 
 
