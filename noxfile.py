@@ -133,7 +133,7 @@ def docs(session: nox.Session) -> None:
 def stateful(session: nox.Session) -> None:
     """Search longer than CI does: state machines, differential and property tests with a thousand examples each."""
     install_wheel(session, "test")
-    run_tests(session, "pytest", *(session.posargs or ["tests/stateful"]), HYPOTHESIS_PROFILE="long")
+    run_tests(session, "pytest", *(session.posargs or ["-m", "hypothesis"]), HYPOTHESIS_PROFILE="long")
 
 
 @nox.session(python=PYTHONS)

@@ -1,6 +1,12 @@
 """How Sphinx builds these pages: Markdown through MyST, the reference from the docstrings."""
 
+from collections.abc import Iterator
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+import click
+
+from promptkit.cli._app import app as command
 
 project = "promptkit"
 author = "The promptkit developers"
@@ -23,3 +29,17 @@ autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
+
+
+def command_help(context: click.Context) -> Iterator[str]:
+    """Yield what ``--help`` says of a command, and then of each of its subcommands."""
+    yield context.get_help()
+    if isinstance(context.command, click.Group):
+        for name, subcommand in sorted(context.command.commands.items()):
+            yield from command_help(click.Context(subcommand, context, info_name=name, terminal_width=100))
+
+
+BUILD = Path(__file__).parent / "_build"
+BUILD.mkdir(exist_ok=True)
+HELP = command_help(click.Context(command, info_name="promptkit", terminal_width=100))
+(BUILD / "command-help.txt").write_text("\n\n\n".join(HELP) + "\n", encoding="utf-8")
