@@ -212,13 +212,13 @@ class _Pool:
     def withdraw(self, ticket: _Claim) -> None:
         """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, or was never used."""
         if self.is_inside():
-            ticket._stage = _OVER
             self.log(ticket)
+            ticket._stage = _OVER  # what was interrupted reads the log after this
             return
         with self.lock:
-            ticket._stage = _OVER
             self.withdraw_locked(ticket)
             self.pump_locked()
+            ticket._stage = _OVER  # last: until then, another release does it all again
         if self.intents:
             self.settle()
 

@@ -200,6 +200,13 @@ FAULTS = [
         STATES,
     ),
     Fault(
+        "double release: over before it is withdrawn",
+        "_capacity",
+        "            self.withdraw_locked(ticket)\n            self.pump_locked()\n            ticket._stage = _OVER",
+        "            ticket._stage = _OVER\n            self.withdraw_locked(ticket)\n            self.pump_locked()",
+        INTERRUPTS,
+    ),
+    Fault(
         "a permit is granted to the ticket that gives it back",
         "_capacity",
         "            self.ledger.withdraw(ticket)\n            self.pump_locked()\n        if self.intents:\n",

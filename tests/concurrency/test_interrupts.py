@@ -191,6 +191,37 @@ def give_back_to_a_waiter(scene: Scene) -> Callable[[], None]:
     return act
 
 
+def release_what_another_waits_for(scene: Scene) -> Callable[[], None]:
+    """A permit that is released while its own thread waits for it: that thread is told, whatever happens here."""
+    held, permit = scene.manager.permit("b"), scene.manager.permit("b")
+    held.acquire(CancelToken())
+    scene.claims.extend([held, permit])
+
+    def wait() -> None:
+        try:
+            with pytest.raises(RunCancelledError):
+                permit.acquire(CancelToken())
+        finally:
+            permit.release()
+
+    scene.others.append(Worker(wait))
+    scene.clock.wait_for_sleeper()
+
+    def act() -> None:
+        try:
+            try:
+                permit.release()
+                held.release()
+            finally:
+                permit.release()
+                held.release()
+        finally:
+            permit.release()
+            held.release()
+
+    return act
+
+
 def use_with_a_with_block(scene: Scene) -> Callable[[], None]:
     """The convenient shape: what is lost between two instructions comes back with the traceback."""
 
@@ -268,6 +299,7 @@ SCENARIOS = [
     wait_until_out_of_time,
     wait_with_a_poll,
     give_back_to_a_waiter,
+    release_what_another_waits_for,
     use_with_a_with_block,
     wait_with_a_with_block,
     be_admitted,
