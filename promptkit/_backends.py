@@ -142,9 +142,12 @@ class Registry:
     __slots__ = ("_backends",)
 
     def __init__(self, backends: Iterable[Backend] = ()) -> None:
+        given: object = backends
+        if not isinstance(given, Iterable):
+            raise ConfigError(f"backends must be a list of Backend objects, not {describe(given)}")
         known = {backend.id: _normalised(backend) for backend in _built_in()}
         reserved = frozenset(known)
-        for backend in backends:
+        for backend in given:
             if not isinstance(backend, Backend):
                 raise ConfigError(f"backends must be Backend objects, not {describe(backend)}")
             if backend.id in reserved:

@@ -23,7 +23,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from promptkit._clock import SYSTEM_CLOCK, wait_owned
-from promptkit._fields import describe, is_number
+from promptkit._fields import describe, is_seconds
 from promptkit.errors import DeadlineExceededError, InvalidRequestError, RunCancelledError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class CancelToken:
     ) -> None:
         if poll is not None and not callable(poll):
             raise InvalidRequestError(f"CancelToken.poll must be a function or None, not {describe(poll)}")
-        if not is_number(poll_interval_s) or poll_interval_s <= 0:
+        if not is_seconds(poll_interval_s) or poll_interval_s <= 0:
             raise InvalidRequestError(
                 f"CancelToken.poll_interval_s must be a finite number of seconds above 0, not {_shown(poll_interval_s)}"
             )
@@ -91,7 +91,7 @@ class CancelToken:
         """Set the deadline that is ``timeout`` seconds away, unless a parent's is earlier."""
         if timeout is None:
             return
-        if not is_number(timeout) or timeout < 0:
+        if not is_seconds(timeout) or timeout < 0:
             raise InvalidRequestError(
                 f"timeout must be a finite number of seconds, at least 0, or None for no limit, not {_shown(timeout)}"
             )
@@ -326,4 +326,4 @@ def earliest(first: float | None, second: float | None) -> float | None:
 
 
 def _shown(value: object) -> str:
-    return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else describe(value)
+    return repr(value) if is_seconds(value) else describe(value)

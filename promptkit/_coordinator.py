@@ -3,7 +3,8 @@
 Guarantees: a permit is held around one call of the client and at no other time, and is back on every way
 out, an exception raised into the thread included; first generation and repairs draw on one retry budget;
 each attempt that was sent, or ended while waiting to be sent, is told to the observer once, in order, after
-its permit has been released; what any answer reported is in the usage, whatever happened to the answer.
+its permit has been released; what any answer reported is in the usage, whatever happened to the answer. An
+error that has left a run is kept alive by whoever caught it, and by no frame of ours.
 
 Nothing here starts a thread or holds a lock. An `Account` belongs to the one thread that runs it.
 """
@@ -14,6 +15,8 @@ import copy
 import logging
 import random
 from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
 
 from promptkit._cancel import wait_until
 from promptkit._types import AttemptEvent, AttemptKind, AttemptOutcome, GenerateRequest, GenerateResponse, Usage
@@ -49,35 +52,37 @@ DOING: Final = {
 }
 """What a run was doing in each phase, in the words of its errors."""
 
+_NOTHING: Final = Usage()
+
 
 class Account:
     """What one run has done and spent so far, and what it may still do."""
 
     __slots__ = (
-        "_observer",
         "_observer_failed",
         "attempts",
         "backoff_s",
         "budget",
         "cancel",
         "is_admitted",
+        "observer",
         "queue_timeout",
         "usage",
     )
 
-    def __init__(
-        self, *, cancel: CancelToken, queue_timeout: float | None = None, observer: Observer | None = None
-    ) -> None:
-        self.cancel = cancel
+    cancel: CancelToken
+    """What ends the run; given before it is routed."""
+
+    def __init__(self) -> None:
+        self.queue_timeout: float | None = None
+        """Seconds that the first attempt may wait for its permit; None for no limit of its own."""
+        self.observer: Observer | None = None
         self.budget = 0
         """Retries left to the run."""
         self.is_admitted = False
-        self.queue_timeout = queue_timeout
-        """Seconds that the first attempt may wait for its permit; None for no limit of its own."""
         self.attempts: tuple[AttemptEvent, ...] = ()
-        self.usage = Usage()
+        self.usage = _NOTHING
         self.backoff_s = 0.0
-        self._observer = observer
         self._observer_failed = False
 
     def record(self, event: AttemptEvent) -> None:
@@ -85,10 +90,10 @@ class Account:
         self.attempts = (*self.attempts, event)
         if event.usage is not None:
             self.usage = self.usage + event.usage
-        if self._observer is None:
+        if self.observer is None:
             return
         try:
-            self._observer(event)
+            self.observer(event)
         except Exception:  # noqa: BLE001  # an application's own code: a broken observer must not lose a paid answer
             if not self._observer_failed:
                 self._observer_failed = True
@@ -124,24 +129,34 @@ class Coordinator:
         failures = 0
         while True:
             attempt = _Attempt(request, kind, len(account.attempts) + 1)
-            error = self._run_attempt(attempt, account)
+            try:
+                error = self._run_attempt(attempt, account)
+            except BaseException as exc:
+                account.record(attempt.interrupted(exc))
+                raise
             if error is None:
                 account.record(attempt.event())
                 return attempt.answer()
-            delay = self._delay(error, attempt, failures, account, retry)
-            account.record(attempt.event(error, next_delay_s=delay))
-            if delay is None:
-                if isinstance(error, GenerationError):
-                    explain(error, attempt.request, account, attempt.remark)
-                raise error
-            failures += 1
-            account.budget -= 1
-            self._back_off(delay, error, attempt, account)
+            try:
+                delay = self._delay(error, attempt, failures, account, retry)
+                account.record(attempt.event(error, next_delay_s=delay))
+                if delay is None:
+                    if isinstance(error, GenerationError):
+                        explain(error, attempt.request, account, attempt.remark)
+                    raise error
+                failures += 1
+                account.budget -= 1
+                self._back_off(delay, error, attempt, account)
+            finally:
+                del error  # its traceback has this frame in it
 
     # ------------------------------------------------------------------------------------- one attempt
 
     def _run_attempt(self, attempt: _Attempt, account: Account) -> PromptKitError | None:
-        """Send one attempt and return None, or the error that it failed with."""
+        """Send one attempt and return None, or the error that it failed with.
+
+        What was raised into the thread – `KeyboardInterrupt`, whatever a signal handler raises – passes as it is.
+        """
         cancel, clock = account.cancel, self._clock
         permit = self._manager.permit(attempt.request.backend_id)
         attempt.entered = clock.monotonic()
@@ -159,18 +174,10 @@ class Coordinator:
             finally:
                 permit.release()
                 is_released = True
-        except QueueTimeoutError as exc:
-            attempt.outcome = "cancelled"
-            return exc
-        except RunCancelledError as exc:
-            attempt.outcome = "cancelled"
-            return _ended(exc, attempt, clock)
-        except GenerationError as exc:
-            return _failure(exc if self._may_retry else _copied(exc), attempt, cancel, clock)
-        except Exception as exc:  # noqa: BLE001  # an injected client may raise anything; the original stays as the cause
-            if self._may_retry and isinstance(exc, PromptKitError):
-                return exc  # the built-in one refused to send: a setting or a credential, in its own category
-            return _failure(_translated(exc), attempt, cancel, clock)
+        except Exception as exc:
+            if not isinstance(exc, PromptKitError) and (attempt.granted is None or self._may_retry):
+                raise  # raised into the thread: neither the pool nor the built-in client raises anything else
+            return self._judged(exc, attempt, cancel)
         finally:
             if not is_released:
                 permit.release()
@@ -182,6 +189,17 @@ class Coordinator:
         attempt.outcome = "succeeded"
         return None
 
+    def _judged(self, exc: Exception, attempt: _Attempt, cancel: CancelToken) -> PromptKitError:
+        """Return the error that an attempt failed with."""
+        is_queued = attempt.granted is None
+        if isinstance(exc, RunCancelledError) and (is_queued or self._may_retry or cancel.cancelled):
+            attempt.outcome = "cancelled"
+            return exc if is_queued and isinstance(exc, QueueTimeoutError) else _ended(exc, attempt, self._clock)
+        if isinstance(exc, PromptKitError) and (is_queued or self._may_retry):
+            # A setting or a credential that the built-in client refuses to send keeps its category.
+            return _failure(exc, attempt, cancel, self._clock) if isinstance(exc, GenerationError) else exc
+        return _failure(_owned(exc), attempt, cancel, self._clock)
+
     # -------------------------------------------------------------------------------------- retry policy
 
     def _delay(
@@ -192,19 +210,22 @@ class Coordinator:
             return None
         if not isinstance(error, GenerationError) or not error.is_retryable:
             return None
-        jitter = self._jitter(0.0, min(retry.max_delay_s or 0.0, (retry.base_delay_s or 0.0) * 2.0**failures))
+        longest_jitter = min(retry.max_delay_s or 0.0, (retry.base_delay_s or 0.0) * 2.0**failures)
         hint = error.retry_after_s
-        if hint is None:
-            return jitter
         left = account.cancel.remaining()
-        longest = retry.max_retry_after_s or 0.0
-        if hint > longest:
-            attempt.remark = f"the server asks to wait {hint:g} s, and at most {longest:g} s are waited"
-        elif left is not None and hint >= left:
-            attempt.remark = f"the server asks to wait {hint:g} s, and {left:.3g} s are left of the run's time"
-        else:
-            return min(hint + jitter, longest if left is None else min(longest, left))
-        return None
+        if hint is not None:
+            longest = retry.max_retry_after_s or 0.0
+            if hint > longest:
+                attempt.remark = f"the server asks to wait {hint:g} s, and at most {longest:g} s are waited"
+                return None
+            if left is not None and hint >= left:
+                attempt.remark = f"the server asks to wait {hint:g} s, and {left:.3g} s are left of the run's time"
+                return None
+            longest_jitter = min(longest_jitter, longest - hint)
+        at_least = hint or 0.0
+        if left is not None:  # the attempt that follows needs some of it
+            longest_jitter = min(longest_jitter, (left - at_least) / 2)
+        return at_least + self._jitter(0.0, longest_jitter)
 
     def _back_off(self, delay: float, error: PromptKitError, attempt: _Attempt, account: Account) -> None:
         """Wait before the next attempt: the lease is kept, the permit is not, a cancel ends it at once."""
@@ -216,7 +237,10 @@ class Coordinator:
             account.backoff_s += self._clock.monotonic() - started
             ended = _ended(exc, attempt, self._clock)
             explain(ended, attempt.request, account)
-            raise ended from error
+            try:
+                raise ended from error
+            finally:
+                del ended, error  # its traceback has this frame in it
         account.backoff_s += self._clock.monotonic() - started
 
 
@@ -243,11 +267,17 @@ class _Attempt:
             raise AssertionError("an attempt that succeeded has a response")
         return self.response
 
+    def interrupted(self, exc: BaseException) -> AttemptEvent:
+        """Return what the observer is told of an attempt that an exception raised into its thread ended."""
+        self.outcome = "cancelled"
+        kind = type(exc).__name__
+        return evolve(self.event(), error_type=kind, error=f"{kind} was raised into the thread of the run")
+
     def event(self, error: PromptKitError | None = None, *, next_delay_s: float | None = None) -> AttemptEvent:
         """Return what the observer is told."""
         response = self.response if isinstance(self.response, GenerateResponse) else None
         usage = response.usage if response else None
-        if usage is None:
+        if not isinstance(usage, Usage):
             usage = getattr(error, "attempt_usage", None)
         granted = self.ended if self.granted is None else self.granted
         return AttemptEvent(
@@ -272,23 +302,21 @@ class _Attempt:
 # ----------------------------------------------------------------------------------------------- errors
 
 
-def _translated(exc: Exception) -> GenerationError:
-    """Return the fitting `GenerationError` for what an injected client raised, with that as its cause."""
+def _owned(exc: Exception) -> GenerationError:
+    """Return what an injected client raised as an error of this run's own, with the original as its cause.
+
+    A cancel or a deadline that was not this run's is a failure of the client like any other.
+    """
     said = f"the model client raised {type(exc).__name__}"
     error: GenerationError
-    if isinstance(exc, TimeoutError):
+    if isinstance(exc, GenerationError) and not isinstance(exc, RunCancelledError):
+        error = copy.copy(exc)
+    elif isinstance(exc, TimeoutError):
         error = TransportTimeoutError(said)
     elif isinstance(exc, OSError):
         error = TransportError(said)
     else:
         error = GenerationError(said)
-    error.__cause__ = exc
-    return error
-
-
-def _copied(exc: GenerationError) -> GenerationError:
-    """Return an injected client's own error as one that this run may write on, with the original as its cause."""
-    error = copy.copy(exc)
     error.__cause__ = exc
     return error
 

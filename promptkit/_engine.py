@@ -16,7 +16,7 @@ from promptkit._capacity import Manager
 from promptkit._check import Checker
 from promptkit._clock import SYSTEM_CLOCK
 from promptkit._coordinator import Account, Coordinator
-from promptkit._fields import describe, is_number
+from promptkit._fields import describe, is_seconds
 from promptkit._loading._artifacts import ArtifactReader
 from promptkit._loading._profiles import ProfileStore
 from promptkit._loading._prompts import PromptStore
@@ -26,8 +26,9 @@ from promptkit._ports import LLMClient
 from promptkit._prepare import Preparer
 from promptkit._render import Renderer
 from promptkit._run import PreparedExecution, Runner
+from promptkit._sockets import check_patching
 from promptkit._types import NO_OVERRIDE, ExecutionOverride, RunRequest
-from promptkit.errors import ConfigError, EngineClosedError, InvalidRequestError
+from promptkit.errors import ConfigError, EngineClosedError, InvalidRequestError, PromptKitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,8 +55,8 @@ class Engine:
     path. ``backends`` are added to the built-in ``openrouter``. ``client`` replaces the built-in HTTP client;
     it is then called once per attempt and never closed by the engine. ``repairer`` writes the turns that
     re-ask after invalid output. ``proxies`` (scheme to URL, as ``requests`` takes them) and ``ca_bundle`` (a
-    file) replace what the environment says, which is read once, here; ``proxies={}`` means none. ``clock`` is
-    for tests.
+    file) are for the built-in client and replace what the environment says, which is read once, here;
+    ``proxies={}`` means none. ``clock`` is for tests.
 
     Raises `ConfigError` for a folder that is not there and for anything else that is wrong. After ``fork``
     the child's pools start empty and its connections are new. Limits hold for one engine in one process.
@@ -93,15 +94,19 @@ class Engine:
             registry=registry,
             clock=clock,
         )
-        if client is not None and not isinstance(client, LLMClient):
-            raise ConfigError(f"client must have a method generate(request, cancel), as LLMClient says; not {client!r}")
-        limits = [policy.concurrency_limit for policy in policies.values()]
-        own_client = OpenAIClient(
-            pool_size=max([DEFAULT_POOL_SIZE, *limits]),
-            proxies=proxies,
-            ca_bundle=None if ca_bundle is None else os.fspath(ca_bundle),
-            clock=clock,
-        )
+        _check_callable("repairer", repairer, ConfigError)
+        own_client = None
+        if client is None:
+            limits = [policy.concurrency_limit for policy in policies.values()]
+            client = own_client = OpenAIClient(
+                pool_size=max([DEFAULT_POOL_SIZE, *limits]),
+                proxies=proxies,
+                ca_bundle=None if ca_bundle is None else _path("ca_bundle", ca_bundle),
+                clock=clock,
+            )
+        else:
+            _check_client(client)
+            check_patching()
         self._own_client = own_client
         self._clock = clock
         self._is_closed = False
@@ -112,9 +117,7 @@ class Engine:
         self._runner = Runner(
             preparer=preparer,
             manager=manager,
-            coordinator=Coordinator(
-                own_client if client is None else client, manager, may_retry=client is None, clock=clock
-            ),
+            coordinator=Coordinator(client, manager, may_retry=own_client is not None, clock=clock),
             repairer=repairer,
             clock=clock,
         )
@@ -152,8 +155,13 @@ class Engine:
         * `OutputValidationError`: the output was still invalid after the last repair;
         * `EngineClosedError`.
         """
-        account = self._account(cancel, timeout, queue_timeout, observer)
-        return self._runner.run(_request(request, inputs, profile, session_id, override), account)
+        account = Account()
+        try:
+            self._open(account, cancel, timeout, queue_timeout, observer)
+            return self._runner.run(_request(request, inputs, profile, session_id, override), account)
+        except PromptKitError as error:
+            account.settle(error)
+            raise
 
     def prepare(
         self,
@@ -204,12 +212,17 @@ class Engine:
         credential is not there any more, gives the claim back: nothing was sent. A handle of another engine
         raises `InvalidRequestError`.
         """
-        account = self._account(cancel, timeout, queue_timeout, observer)
-        if not isinstance(handle, PreparedExecution):
-            raise InvalidRequestError(f"run_prepared takes a PreparedExecution, not {describe(handle)}")
-        if not self._runner.owns(handle):
-            raise InvalidRequestError("this handle was prepared by another engine; run it there")
-        return self._runner.run_prepared(handle, account)
+        account = Account()
+        try:
+            self._open(account, cancel, timeout, queue_timeout, observer)
+            if not isinstance(handle, PreparedExecution):
+                raise InvalidRequestError(f"run_prepared takes a PreparedExecution, not {describe(handle)}")
+            if not self._runner.owns(handle):
+                raise InvalidRequestError("this handle was prepared by another engine; run it there")
+            return self._runner.run_prepared(handle, account)
+        except PromptKitError as error:
+            account.settle(error)
+            raise
 
     def check(self) -> list[Problem]:
         """Load every prompt, profile and schema and return all problems, by file and place. Reads files."""
@@ -228,7 +241,8 @@ class Engine:
     def close(self) -> None:
         """Close the kept connections. Later calls raise `EngineClosedError`; runs under way finish. Idempotent."""
         self._is_closed = True
-        self._own_client.close()
+        if self._own_client is not None:
+            self._own_client.close()
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -243,31 +257,44 @@ class Engine:
         if self._is_closed:
             raise EngineClosedError("this engine has been closed; build a new one")
 
-    def _account(
+    def _open(
         self,
+        account: Account,
         cancel: CancelToken | None,
         timeout: float | None,
         queue_timeout: float | None,
         observer: Observer | None,
-    ) -> Account:
+    ) -> None:
+        """Check the options of a run and enter them into its account."""
         self._check_open()
         _check_seconds("timeout", timeout)
         _check_seconds("queue_timeout", queue_timeout)
-        if observer is not None and not callable(observer):
-            raise InvalidRequestError(f"observer must be callable, not {describe(observer)}")
+        _check_callable("observer", observer, InvalidRequestError)
         if cancel is None:
-            token = CancelToken(timeout=timeout, clock=self._clock)
+            account.cancel = CancelToken(timeout=timeout, clock=self._clock)
         elif not isinstance(cancel, CancelToken):
             raise InvalidRequestError(f"cancel must be a CancelToken, not {describe(cancel)}")
         else:
-            token = cancel if timeout is None else cancel.child(timeout=timeout)
-        return Account(cancel=token, queue_timeout=queue_timeout, observer=observer)
+            account.cancel = cancel if timeout is None else cancel.child(timeout=timeout)
+        account.queue_timeout = queue_timeout
+        account.observer = observer
+
+
+def _check_client(value: object) -> None:
+    if isinstance(value, type) or not isinstance(value, LLMClient):
+        given = f"the class {value.__name__}" if isinstance(value, type) else describe(value)
+        raise ConfigError(f"client must be an object with generate(request, cancel), as LLMClient says, not {given}")
+
+
+def _check_callable(name: str, value: object, error: type[ConfigError | InvalidRequestError]) -> None:
+    if value is not None and not callable(value):
+        raise error(f"{name} must be callable, or None, not {describe(value)}")
 
 
 def _check_seconds(name: str, value: float | None) -> None:
     if value is None:
         return
-    if not is_number(value):
+    if not is_seconds(value):
         raise InvalidRequestError(f"{name} must be a finite number of seconds or None, not {describe(value)}")
     if value < 0:
         raise InvalidRequestError(f"{name} must be 0 or more seconds, or None, not {value!r}")
@@ -281,7 +308,7 @@ def _request(
     override: ExecutionOverride | None,
 ) -> RunRequest:
     if isinstance(request, RunRequest):
-        if (inputs, profile, session_id, override) != (None, None, None, None):
+        if any(field is not None for field in (inputs, profile, session_id, override)):
             raise InvalidRequestError(
                 "give a RunRequest alone, or a prompt id with inputs=, profile=, session_id= and override="
             )
@@ -296,9 +323,15 @@ def _request(
 
 
 def _folder(name: str, value: Folder) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise ConfigError(f"Engine({name}=…) must be the path of a folder, not {describe(value)}")
-    path = os.fspath(value)
+    path = _path(name, value)
     if not Path(path).is_dir():
         raise ConfigError(f"Engine({name}=…): {path!r} is not a folder; paths are relative to the working directory")
+    return path
+
+
+def _path(name: str, value: object) -> str:
+    path = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(path, str) or not path.strip():
+        given = "a blank one" if isinstance(path, str) else describe(path)
+        raise ConfigError(f"Engine({name}=…) must be a path, as a string or a PathLike of one, not {given}")
     return path

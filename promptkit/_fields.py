@@ -168,6 +168,11 @@ def is_number(value: object) -> bool:
     return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def is_seconds(value: object) -> bool:
+    """True for a number that a clock can add to its time: one that is a float, or fits one."""
+    return is_number(value) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]  # it is a number
+
+
 def is_integer(value: object) -> bool:
     """True for an int that is not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -190,10 +195,10 @@ def optional_number(
         if value is None:
             return
         name = f"{type(instance).__name__}.{attribute.name}"
-        if not (is_integer(value) if integer else is_number(value)):
-            raise ConfigError(f"{name} must be {wanted} or None, not {describe(value)}")
         if isinstance(value, int) and value.bit_length() > MAX_BITS:  # whose repr may fail, too
             raise ConfigError(f"{name} must be {wanted} or None, not an integer of {value.bit_length()} bits")
+        if not (is_integer(value) if integer else is_number(value)):
+            raise ConfigError(f"{name} must be {wanted} or None, not {describe(value)}")
         if (
             (above is not None and not value > above)  # type: ignore[operator]  # is_number says that it is one
             or (minimum is not None and value < minimum)  # type: ignore[operator]  # likewise
@@ -283,3 +288,23 @@ def freeze_headers(value: object, what: str) -> FrozenDict[str, str]:
         if not _HEADER_VALUE.fullmatch(text):
             raise ConfigError(f"{what}: the value of {name} must be one line of ASCII without outer blanks")
     return FrozenDict(value)
+
+
+MAX_SESSION_CHARS: Final = 256
+
+
+def session_fault(session_id: str) -> str | None:
+    """Return what keeps a session id, without outer spaces, from being sent; None when nothing does."""
+    if not session_id:
+        return "is blank; leave session out, or give it something that tells sessions apart"
+    if len(session_id) > MAX_SESSION_CHARS:
+        return f"has {len(session_id)} characters, and at most {MAX_SESSION_CHARS} are allowed"
+    if not session_id.isprintable():
+        return "has a line break or another character that does not print"
+    return None
+
+
+def merge_headers(first: Mapping[str, str], later: Mapping[str, str]) -> FrozenDict[str, str]:
+    """Return the headers of both; ``later`` wins where a name is the same, in whatever case it is written."""
+    replaced = {name.lower() for name in later}
+    return FrozenDict({**{name: text for name, text in first.items() if name.lower() not in replaced}, **later})

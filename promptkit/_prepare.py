@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 
 from promptkit._canonical import sha256_of
-from promptkit._fields import FrozenDict, Secret
+from promptkit._fields import FrozenDict, Secret, merge_headers, session_fault
 from promptkit._inputs import check_inputs
 from promptkit._openai import bearer
 from promptkit._results import PreparedRun
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from promptkit._render import Renderer
     from promptkit._types import RunRequest, StructuredOutput
 
-MAX_SESSION_CHARS: Final = 256
 MAX_TARGETS: Final = 1024
 """How many targets are kept ready."""
 
@@ -203,14 +202,13 @@ class Preparer:
         if endpoint is None:  # the profile loader refuses this; an override cannot take an endpoint away
             raise ConfigError(f"{profile.path}: the profile has neither a backend nor an endpoint")
         target_url(endpoint)
-        headers = {**(backend.headers if backend else {}), **(execution.headers or {})}
         return Target(
             profile=profile.name,
             backend_id=backend.id if backend else None,
             endpoint=endpoint,
             execution=execution,
             retry=execution.retry or DEFAULT_RETRY,
-            headers=FrozenDict(headers),
+            headers=merge_headers(backend.headers if backend else {}, execution.headers or {}),
             max_tokens_field=profile.max_tokens_field,
             session_field=backend.session_field if backend else None,
             structured_output=profile.structured_output or (backend.structured_output if backend else "json_schema"),
@@ -314,12 +312,10 @@ def credential_rule(profile: ProfileDefinition, backend: Backend | None) -> Cred
 
 
 def checked_session(session_id: str) -> str:
-    """Return a session id without outer spaces. Raises `InvalidRequestError` for one that no header or body takes."""
+    """Return a session id without outer spaces. Raises `InvalidRequestError` for one that cannot be sent."""
     text = session_id.strip()
-    if len(text) > MAX_SESSION_CHARS:
-        raise InvalidRequestError(f"the session id has {len(text)} characters; at most {MAX_SESSION_CHARS} are allowed")
-    if not text.isprintable():
-        raise InvalidRequestError("the session id has a control character or an unpaired surrogate in it")
+    if fault := session_fault(text):
+        raise InvalidRequestError(f"the session id {fault}")
     return text
 
 

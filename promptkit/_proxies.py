@@ -13,8 +13,9 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
@@ -22,9 +23,6 @@ from attrs import field, frozen
 
 from promptkit._fields import describe
 from promptkit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _DEFAULT_PORTS: Final = {
     "http": 80,
@@ -94,6 +92,9 @@ class Proxies:
         Keys are ``http``, ``https`` and ``all`` for the scheme of the server's address, ``scheme://host`` for
         one host, and ``no`` for the exceptions, comma-separated as in ``NO_PROXY``.
         """
+        checked: object = given
+        if checked is not None and not isinstance(checked, Mapping):
+            raise ConfigError(f"proxies must be a mapping of schemes to addresses, not {describe(checked)}")
         settings = getproxies_environment() if given is None else dict(given)
         self._exceptions = _exceptions(settings.pop("no", "") or settings.pop("no_proxy", ""))
         self._by_key: dict[str, Proxy] = {}

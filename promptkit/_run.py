@@ -2,7 +2,7 @@
 
 Guarantees: nothing but the prompt and the profile is read before the backend has admitted the run; the lease
 is held through everything after that and is back on every way out; a run returns a whole `RunResult` or
-raises, and whatever it raises of promptkit's own carries the attempts made and the usage so far.
+raises, and then its `Account` has the attempts made and the usage so far.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from promptkit.errors import (
     CapacityExceededError,
     CredentialError,
     OutputTruncatedError,
-    PromptKitError,
 )
 
 if TYPE_CHECKING:
@@ -116,14 +115,10 @@ class Runner:
     def run(self, request: RunRequest, account: Account) -> RunResult:
         """Run a request from the start. Blocks; see `Engine.run`."""
         started = self._clock.monotonic()
-        try:
-            route = self._preparer.route(request)
-            return self._admitted(
-                route.target.backend_id, lambda: self._preparer.complete(route, route.credential), account, started
-            )
-        except PromptKitError as error:
-            account.settle(error)
-            raise
+        route = self._preparer.route(request)
+        return self._admitted(
+            route.target.backend_id, lambda: self._preparer.complete(route, route.credential), account, started
+        )
 
     def run_prepared(self, handle: PreparedExecution, account: Account) -> RunResult:
         """Run a handle that this runner owns. Blocks; see `Engine.run_prepared`."""
@@ -133,9 +128,8 @@ class Runner:
         try:
             credential = plan.credential_rule.resolve()
             return self._admitted(plan.prepared.backend, lambda: plan.with_credential(credential), account, started)
-        except PromptKitError as error:
-            account.settle(error)
-            if isinstance(error, (CapacityExceededError, CredentialError)) and not account.is_admitted:
+        except (CapacityExceededError, CredentialError):
+            if not account.is_admitted:
                 handle._give_back()  # noqa: SLF001 - likewise
             raise
 

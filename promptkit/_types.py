@@ -22,6 +22,7 @@ from promptkit._fields import (
     freeze_headers,
     freeze_json,
     is_unicode,
+    merge_headers,
     optional_number,
     optional_text,
     thaw,
@@ -230,8 +231,8 @@ class ExecutionOverride:
 
     Every field is optional and ``None`` means *absent*: nothing is sent and the layer below decides, while
     0, 0.0, "" and [] are values and are sent. ``timeout_s`` bounds one attempt in seconds, connect, headers
-    and body together. ``headers`` and ``extra_body`` are merged key by key. ``endpoint`` changes the address
-    only: the backend, its pool and its credential rules stay.
+    and body together. ``headers`` and ``extra_body`` are merged key by key, ``headers`` whatever the case of
+    their names. ``endpoint`` changes the address only: the backend, its pool and its credential rules stay.
     """
 
     model: str | None = field(default=None, validator=optional_text())
@@ -256,8 +257,10 @@ class ExecutionOverride:
             if value is None:
                 continue
             mine = getattr(self, attribute.name)
-            if isinstance(value, FrozenDict) and mine is not None:
-                value = FrozenDict({**mine, **value})
+            if attribute.name == "headers":
+                value = merge_headers(mine or {}, value)
+            elif attribute.name == "extra_body":
+                value = FrozenDict({**(mine or {}), **value})
             elif isinstance(value, RetryPolicy) and mine is not None:
                 value = evolve(
                     mine, **{a.name: v for a in fields(RetryPolicy) if (v := getattr(value, a.name)) is not None}
@@ -316,9 +319,8 @@ class RunRequest:
             if value is None and name != "prompt":
                 continue
             if not isinstance(value, str) or not value.strip():
-                raise InvalidRequestError(
-                    f"RunRequest.{name} must be a string that is not blank, not {describe(value)}"
-                )
+                given = "a blank one" if isinstance(value, str) else describe(value)
+                raise InvalidRequestError(f"RunRequest.{name} must be a string that is not blank, not {given}")
         if not isinstance(self.override, ExecutionOverride):
             raise InvalidRequestError(
                 f"RunRequest.override must be an ExecutionOverride, not {describe(self.override)}"

@@ -23,6 +23,7 @@ from jinja2 import Template, TemplateNotFound, TemplateRuntimeError
 from jinja2.runtime import Context
 
 from promptkit._definitions import HistorySpec, MessageSpec, Place, PromptDefinition, TemplateText
+from promptkit._fields import session_fault
 from promptkit._loading._files import FileRefusedError
 from promptkit._render._compiler import Compiler, FileFaultError, IncludedFile
 from promptkit._render._examine import Examination, examine, place_in
@@ -33,7 +34,6 @@ from promptkit.errors import DocumentError, RenderError
 if TYPE_CHECKING:
     from promptkit._inputs import CheckedInputs
 
-MAX_SESSION_CHARS: Final = 256
 _MAX_PROMPTS: Final = 512
 """Compiled prompts kept; beyond that, the one unused for longest is forgotten."""
 
@@ -188,15 +188,8 @@ class Renderer:
         if part is None:
             return None
         text = self._text(compiled, part, self._variables(compiled, inputs)).strip()
-        wrong = None
-        if not text:
-            wrong = "is blank; leave session out, or give it something that tells sessions apart"
-        elif len(text) > MAX_SESSION_CHARS:
-            wrong = f"has {len(text)} characters, and at most {MAX_SESSION_CHARS} are allowed"
-        elif not text.isprintable():
-            wrong = "has a line break or another character that does not print"
-        if wrong:
-            raise _error(compiled, part, 1, f"the session id {wrong}")
+        if fault := session_fault(text):
+            raise _error(compiled, part, 1, f"the session id {fault}")
         return text
 
     def _variables(self, compiled: CompiledPrompt, inputs: CheckedInputs) -> dict[str, Any]:

@@ -275,6 +275,7 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
         and (response.usage is None or type(response.usage) is Usage)
         and (response.model is None or type(response.model) is str)
         and (response.reasoning is None or type(response.reasoning) is str)
+        and response.rejection is None
         and (response.request_id is None or type(response.request_id) is str)
     ):
         return response  # the rule; what follows says what else it is
@@ -290,6 +291,7 @@ def check_response(response: object, request: GenerateRequest) -> GenerateRespon
         ("model", response.model, (str, type(None))),
         ("reasoning", response.reasoning, (str, type(None))),
         ("request_id", response.request_id, (str, type(None))),
+        ("rejection", response.rejection, (str, type(None))),
         ("usage", response.usage, (Usage, type(None))),
     ):
         if not isinstance(value, kinds):

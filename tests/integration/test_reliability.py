@@ -453,13 +453,16 @@ def test_c21_a_cancel_ends_a_blocked_read(project: Project, server: Server, phas
 
 def test_a_cancel_ends_a_retry_wait(project: Project, server: Server) -> None:
     """The wait ends at once; the cause is what the provider had said."""
-    clock, token = FakeClock(), CancelToken()
+    clock = FakeClock()
+    token = CancelToken(clock=clock)
     server.play(reply(status=503, headers={"Retry-After": "30"}, json={"error": {"message": "down"}}))
     worker = Worker(engine_on(project, server, clock=clock).run, "echo", inputs=INPUTS, cancel=token)
-    server.wait_for(lambda s: len(s.requests) == 1)
+    clock.wait_for_sleepers(1)
     token.cancel()
-    with pytest.raises(GenerationCancelledError):
+    with pytest.raises(GenerationCancelledError) as caught:
         worker.result()
+    assert caught.value.phase == "backoff"
+    assert isinstance(caught.value.__cause__, OverloadedError)
 
 
 def test_a_deadline_ends_a_retry_wait(project: Project, server: Server) -> None:
