@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -215,6 +216,30 @@ def test_next(tmp_path):
     assert is_offline(tmp_path)
 """
     ).assert_outcomes(passed=2)
+
+
+def code_of(name: str) -> str:
+    """Return the block of the page on testing that begins with a file's name."""
+    page = (Path(__file__).parents[2] / "docs/how-to/test-your-application.md").read_text("utf-8")
+    (code,) = re.findall(rf"^```python\n# {re.escape(name)}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return str(code)
+
+
+def test_the_tests_on_the_page_pass(run: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Flask application and its tests, as documented, with no network and no sleep."""
+    pytest.importorskip("flask")
+    for folder in ("prompts/ticket", "profiles"):
+        (pytester.path / folder).mkdir(parents=True)
+    (pytester.path / "prompts/ticket/sort.yaml").write_text(
+        "profile: main\ninputs: {text: {type: string}}\n"
+        "messages: [{role: user, content: 'Sort this message: {{ text }}'}]\n"
+        "output: {format: json_schema, schema: {type: object, required: [topic]}}\n"
+    )
+    (pytester.path / "profiles/main.yaml").write_text("backend: local")
+    (pytester.path / "shop.py").write_text(code_of("shop.py"))
+    monkeypatch.syspath_prepend(pytester.path)
+    result = run(code_of("test_shop.py"), "promptkit_offline = true")
+    result.assert_outcomes(passed=5)
 
 
 def test_loading_the_plugin_imports_nothing_of_promptkit() -> None:
