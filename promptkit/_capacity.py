@@ -177,7 +177,7 @@ class _Pool:
         """Wake ``ticket`` and take it out of the queue, unless it has been granted or does not wait."""
         wake = self.ledger.cancellable(ticket)
         if wake is not None:
-            wake.notify()
+            wake.notify_all()
             self.ledger.dequeue(ticket)
 
     def withdraw_locked(self, ticket: _Claim) -> None:
@@ -187,13 +187,17 @@ class _Pool:
         self.ledger.withdraw(ticket)
 
     def pump_locked(self) -> None:
-        """Give every free permit to the oldest ticket. Done again from the start, it finishes what was interrupted."""
+        """Give every free permit to the oldest ticket. Done again from the start, it finishes what was interrupted.
+
+        Only one thread waits on a Condition. All are notified, because an interrupted ``notify`` leaves the entry of
+        the thread it has woken, and the next ticket that uses the Condition would stand behind it.
+        """
         ledger = self.ledger
         while True:
             ticket = ledger.grant()
             if ticket is None:
                 return
-            ledger.waiting[ticket].notify()
+            ledger.waiting[ticket].notify_all()
             ledger.dequeue(ticket)
 
     # ------------------------------------------------------------------------------------------------ giving back

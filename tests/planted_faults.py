@@ -89,7 +89,14 @@ FAULTS = [
         "        stage, self._stage = self._stage, _OVER\n        if stage == _FRESH or not pool.ledger.give_back(self):\n",
         INTERRUPTS,
     ),
-    Fault("missed wake-up: the grant tells nobody", "_capacity", "ledger.waiting[ticket].notify()", "pass", RACES),
+    Fault("missed wake-up: the grant tells nobody", "_capacity", "ledger.waiting[ticket].notify_all()", "pass", RACES),
+    Fault(
+        "missed wake-up: somebody who has left is told instead",
+        "_capacity",
+        "ledger.waiting[ticket].notify_all()",
+        "ledger.waiting[ticket].notify()",
+        UNITS,
+    ),
     Fault(
         "missed wake-up: the release does not look at the queue",
         "_capacity",
@@ -104,12 +111,12 @@ FAULTS = [
         "return False",
         RACES,
     ),
-    Fault("missed wake-up: the cancel tells nobody", "_capacity", "            wake.notify()\n", "", RACES),
+    Fault("missed wake-up: the cancel tells nobody", "_capacity", "            wake.notify_all()\n", "", RACES),
     Fault(
         "missed wake-up: the cancel takes out before it tells",
         "_capacity",
-        "            wake.notify()\n            self.ledger.dequeue(ticket)\n",
-        "            self.ledger.dequeue(ticket)\n            wake.notify()\n",
+        "            wake.notify_all()\n            self.ledger.dequeue(ticket)\n",
+        "            self.ledger.dequeue(ticket)\n            wake.notify_all()\n",
         INTERRUPTS,
     ),
     Fault(

@@ -989,6 +989,32 @@ def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatc
     bench.assert_empty()
 
 
+@pytest.mark.parametrize("how", ["grant", "cancel"])
+def test_a_condition_with_a_leftover_entry_still_wakes_its_new_user(how: str) -> None:
+    """An interrupted notify leaves the entry of the thread that it has woken."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    with bench.acquire():
+        first = bench.queue("first", queue_deadline=bench.clock.monotonic() + 1)
+        bench.clock.advance(1)
+        first.join()
+    leftover = threading.Lock()
+    leftover.acquire()
+    pool.spare_wakes[0]._waiters.append(leftover)  # type: ignore[attr-defined]
+    held = bench.acquire()
+    token = CancelToken(clock=bench.clock)
+    worker = bench.queue("second", token)
+    if how == "grant":
+        held.release()
+        worker.result()
+    else:
+        token.cancel()
+        with pytest.raises(RunCancelledError):
+            worker.result()
+        held.release()
+    bench.assert_empty()
+
+
 def test_a_handler_must_not_ask_for_capacity_inside_the_pool(on_signal: Any) -> None:
     """It would find the books open: it is told so, and nothing is lost."""
 
