@@ -270,6 +270,17 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"|[!-~]|[!-~][ -~]*[!-~]")
 
 
+_SECRET_NAME: Final = re.compile(
+    r"(?:.*[-_.])?(?:(?:api|access|auth)?(?:key|token)|secret|sig|signature|password|passwd|credential|code)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def names_a_secret(name: str) -> bool:
+    """True for a name that a key or a password is given under: ``x-api-key``, ``access_token``, ``sig``."""
+    return _SECRET_NAME.fullmatch(name) is not None
+
+
 def freeze_headers(value: object, what: str) -> FrozenDict[str, str]:
     """Return an immutable copy of HTTP headers; ``what`` names them in errors, which never show a value.
 

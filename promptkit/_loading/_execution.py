@@ -5,9 +5,10 @@ Guarantees: what is read here, `ExecutionOverride` takes; absent stays absent, a
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
-from promptkit._fields import Json, freeze_headers
+from promptkit._fields import Json, freeze_headers, names_a_secret
 from promptkit._loading._shape import Item, Range, Report, Section, as_list, as_string, is_given
 from promptkit._types import ExecutionOverride, RetryPolicy
 from promptkit.errors import ConfigError
@@ -49,18 +50,12 @@ MISNAMED: Final[dict[str, str]] = {
 
 CLIENT_FIELDS: Final = ("messages", "stream")
 """Fields of the request body that ``extra_body`` cannot replace."""
-_CREDENTIAL_HEADERS: Final = frozenset(
-    {
-        "authorization",
-        "proxy-authorization",
-        "api-key",
-        "x-api-key",
-        "x-goog-api-key",
-        "apikey",
-        "x-auth-token",
-        "cookie",
-    }
+_CREDENTIAL_HEADERS: Final = frozenset({"authorization", "proxy-authorization", "cookie", "x-auth"})
+_NO_CREDENTIAL: Final = frozenset({"idempotency-key", "x-idempotency-key"})
+_CREDENTIAL_FIELDS: Final = frozenset(
+    {"api_key", "apikey", "x_api_key", "access_token", "auth_token", "authorization", "password", "secret", "bearer"}
 )
+_CREDENTIAL_VALUE: Final = re.compile(r"(?:bearer|basic)\s+\S|sk-[\w-]{8,}", re.IGNORECASE)
 _CLIENT_HEADERS: Final = frozenset({"content-length", "content-type", "transfer-encoding", "connection", "host"})
 
 
@@ -83,7 +78,7 @@ def read_headers(report: Report, section: Section) -> dict[str, str] | None:
     headers: dict[str, str] = {}
     for name, node in item.node.entries.items():
         place = item.node.keys[name]
-        if name.lower() in _CREDENTIAL_HEADERS:
+        if _is_credential(name.lower(), node.value):
             report.tell(
                 place,
                 f"{item.label}: a credential does not belong in a file; name its environment variable with "
@@ -99,6 +94,29 @@ def read_headers(report: Report, section: Section) -> dict[str, str] | None:
     return headers
 
 
+def _is_credential(name: str, value: Json) -> bool:
+    if name in _CREDENTIAL_HEADERS or (names_a_secret(name) and name not in _NO_CREDENTIAL):
+        return True
+    return isinstance(value, str) and _CREDENTIAL_VALUE.match(value) is not None
+
+
+def _tell_credentials(report: Report, item: Item) -> None:
+    """Tell of every field of the request body, however deep, that is made for a key."""
+    left = [item]
+    while left:
+        here = left.pop()
+        left += [Item(f"{here.label}[{number}]", child) for number, child in enumerate(here.node.items)]
+        for key, child in here.node.entries.items():
+            label = f"{here.label}.{key[:60]}"
+            if key.lower().replace("-", "_") in _CREDENTIAL_FIELDS:
+                report.tell(
+                    here.node.keys[key],
+                    f"{label}: a credential does not belong in a file; name its environment variable with api_key_env",
+                )
+            else:
+                left.append(Item(label, child))
+
+
 def _extra_body(report: Report, section: Section) -> Json:
     body = section.mapping("extra_body")
     item = section.item("extra_body")
@@ -107,6 +125,7 @@ def _extra_body(report: Report, section: Section) -> Json:
     for key in CLIENT_FIELDS:
         if key in body:
             report.tell(item.node.keys[key], f"{item.label}: the field {key} is set by the client")
+    _tell_credentials(report, item)
     return body
 
 

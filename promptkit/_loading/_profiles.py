@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from promptkit._canonical import sha256_of_bytes
 from promptkit._definitions import ProfileDefinition
+from promptkit._fields import names_a_secret
 from promptkit._loading import _yaml
 from promptkit._loading._execution import COMMON_KEYS, MISNAMED, read_execution, read_headers
 from promptkit._loading._shape import Item, Report, Section
@@ -73,7 +74,8 @@ def parse_profile(data: bytes, path: str, name: str) -> ProfileDefinition:
     problems: list[Problem] = []
     document = _yaml.load(data, path, problems=problems)
     report = Report(path, problems)
-    top = Section(report, Item("", document.root), PROFILE_KEYS, misplaced=_MISPLACED, document=document)
+    misplaced = {**{key: _LITERAL_KEY for key in document.root.entries if names_a_secret(key)}, **_MISPLACED}
+    top = Section(report, Item("", document.root), PROFILE_KEYS, misplaced=misplaced, document=document)
     endpoint = _endpoint(report, top)
     headers = read_headers(report, top)
     definition = ProfileDefinition(

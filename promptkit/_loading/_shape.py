@@ -7,8 +7,9 @@ one of a few words is expected, or its kind. A file is right when its report is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -126,13 +127,23 @@ def as_number(report: Report, item: Item, bounds: Range) -> Any:
     value = item.node.value
     if (is_integer if bounds.is_integer else is_number)(value) and value in bounds:
         return value
-    hint = ""
-    if isinstance(value, str):
-        plain = value.replace("_", "").replace(",", "")
-        if plain.isascii() and plain.isdigit():
-            hint = f"; write {plain[:MAX_SHOWN]} without quotes, underscores or commas"
+    hint = _plainer(value) if isinstance(value, str) else ""
     report.tell(item.node.place, f"{item.label}: expected {bounds}, got {shown(item.node)}{hint}")
     return None
+
+
+_DIGITS: Final = re.compile(r"[-+]?\d[\d_]*|[-+]?\d{1,3}(?:,\d{3})+", re.ASCII)
+_DECIMAL: Final = re.compile(r"([-+]?\d+)[.,](\d+)", re.ASCII)
+
+
+def _plainer(text: str) -> str:
+    """Say how a number that is written as a string would be written as a number."""
+    text = text.strip()[:MAX_SHOWN]
+    if _DIGITS.fullmatch(text):
+        return f"; write {text.replace('_', '').replace(',', '')} without quotes, underscores or commas"
+    if decimal := _DECIMAL.fullmatch(text):
+        return f"; write {decimal[1]}.{decimal[2]} without quotes, with a point"
+    return ""
 
 
 def as_choice(report: Report, item: Item, options: Iterable[str]) -> str | None:

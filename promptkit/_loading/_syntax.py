@@ -11,6 +11,8 @@ from typing import Final
 
 from promptkit._definitions import Place
 
+_WITHOUT_BLANK: Final = re.compile(r" *(?:- +)*\w+:[^\s/]")
+"""A key whose colon has no blank after it (and no // either, as in an address)."""
 _BLOCK_HEADER: Final = re.compile(r".*[:\-] +([|>])[-+0-9]*\s*(#.*)?$")
 
 
@@ -38,6 +40,7 @@ _AT_PROBLEM: Final[tuple[tuple[str, str], ...]] = (
     ("expected '<document start>'", "something follows the end of what this file says; check indentation and quotes"),
     ("expected <block end>", "this line does not line up with the mapping or list {context}; check its indentation"),
     ("expected ',' or", "the bracket {context} is not closed before this"),
+    ("expected a comment or a line break", "a text after | or > begins on the next line, indented; or leave the | out"),
 )
 
 
@@ -49,6 +52,11 @@ def explain_syntax(lines: list[str], problem: str, place: Place, context: Place 
         return place, "a tab is used for indentation; use spaces"
     if message := _dedented_block(lines, place.line):
         return place, message
+    begun_at = place if context is None else context
+    if problem.startswith("could not find expected ':'") and (message := _text_outside(lines, begun_at.line)):
+        return begun_at, message
+    if problem.startswith("mapping values are not allowed") and _WITHOUT_BLANK.match(_line_above(lines, place.line)):
+        return place, "the line above has no blank after its colon, so it is no key; write key: value"
     if context is not None:
         for start, message in _AT_CONTEXT:
             if problem.startswith(start):
@@ -60,6 +68,17 @@ def explain_syntax(lines: list[str], problem: str, place: Place, context: Place 
         if problem.startswith(start):
             return place, message.format(context=begun)
     return place, f"not valid YAML: {problem[:200]}"
+
+
+def _line_above(lines: list[str], number: int) -> str:
+    """Return the nearest line above that has something on it."""
+    return next((line for line in reversed(lines[: number - 1]) if line.strip()), "")
+
+
+def _text_outside(lines: list[str], number: int) -> str | None:
+    """Explain a line that follows a block's header and is not indented, so that the block has no text."""
+    header = _BLOCK_HEADER.match(_line_above(lines, number))
+    return header and f"the text after {header[1]} must be indented further than its key on the line above"
 
 
 def _dedented_block(lines: list[str], number: int) -> str | None:

@@ -232,7 +232,7 @@ class _Loader:
             node = self._mapping(event, place, depth)
         if event.ctag is not None:
             self._tell(
-                place, f"tag {quote(str(event.ctag))} is not allowed; write plain values, and quote what is a string"
+                place, f"tag {quote(_as_written(str(event.ctag)))} is not allowed; write plain values, and quote text"
             )
             node = _bad(place)
         if anchor is not None:
@@ -408,6 +408,11 @@ class _Loader:
             raise self._stop(self._reached, told) from error
         self._reached = _place(event.end_mark)
         return event
+
+
+def _as_written(tag: str) -> str:
+    """Return a tag as authors write it: ``!!python/name`` for the long form that the parser gives."""
+    return tag.replace("tag:yaml.org,2002:", "!!", 1)
 
 
 def _place(mark: Any) -> Place:

@@ -15,17 +15,13 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
-from promptkit._fields import Json
+from promptkit._fields import Json, names_a_secret
 from promptkit._types import GenerateRequest, Message
 from promptkit.errors import ConfigError, InvalidRequestError
 
 _COMPLETIONS: Final = "/chat/completions"
 _OTHER_CALL: Final = re.compile(
     r"((?<!/chat)/completions|/responses|/embeddings|/messages|/api/chat|/api/generate)/*\Z"
-)
-_SECRET_PARAMETER: Final = re.compile(
-    r"(?:.*[-_.])?(?:(?:api|access|auth)?(?:key|token)|secret|sig|signature|password|passwd|credential|code)",
-    re.IGNORECASE,
 )
 _PLACEHOLDER: Final = re.compile(r"[{}<>]")
 _BLANK_OR_CONTROL: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
@@ -61,7 +57,7 @@ def target_url(endpoint: str) -> str:
     if parts.fragment or text.endswith("#"):
         raise ConfigError(f"the endpoint on host {host!r} has a fragment (#…), which a server never sees: leave it out")
     for name, _value in parse_qsl(parts.query, keep_blank_values=True):
-        if _SECRET_PARAMETER.fullmatch(name):
+        if names_a_secret(name):
             raise ConfigError(
                 f"the endpoint on host {host!r} has the parameter {name!r}, which is made for a key: use api_key_env, "
                 "or give the Backend a header for it"

@@ -329,3 +329,50 @@ def test_y32_a_definition_stays_what_it_was(tmp_path: Path) -> None:
     after = store.load("p")
     assert [message.content.source for message in before.messages if isinstance(message, MessageSpec)] == ["hello"]
     assert [message.content.source for message in after.messages if isinstance(message, MessageSpec)] == ["good-bye"]
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("0,2", "; write 0.2 without quotes, with a point"),
+        ("'0.2'", "; write 0.2 without quotes, with a point"),
+        ("'1'", "; write 1 without quotes, underscores or commas"),
+        ("1,000", "; write 1000 without quotes, underscores or commas"),
+        ("1_0", "; write 10 without quotes, underscores or commas"),
+        ("-0,5", "; write -0.5 without quotes, with a point"),
+        ("0,2,3", ""),
+        ("30s", ""),
+    ],
+)
+def test_y12_a_number_written_as_text_is_told_how_to_write_it(tmp_path: Path, written: str, hint: str) -> None:
+    """A comma for a point, quotes and separators each get the number that was most likely meant."""
+    shown = written.strip("'")
+    assert told_of_profile(tmp_path, f"backend: local\ntemperature: {written}\n") == (
+        f'profile.yaml:2:14: temperature: expected a number of at least 0, got "{shown}"{hint}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("| text\n    more\n", "3:14: a text after | or > begins on the next line, indented; or leave the | out"),
+        ("|\n  text\n", "4:3: the text after | must be indented further than its key on the line above"),
+        (">-\n\n  text\n", "5:3: the text after > must be indented further than its key on the line above"),
+    ],
+)
+def test_y21_a_block_whose_text_is_elsewhere(tmp_path: Path, content: str, told: str) -> None:
+    """The text stands beside the mark, or no further in than its key."""
+    assert told_of_prompt(tmp_path, f"messages:\n- role: user\n  content: {content}") == f"prompt.yaml:{told}"
+
+
+def test_y21_a_colon_without_a_blank(tmp_path: Path) -> None:
+    """The line that the parser stops at is right; the one above it is not."""
+    assert told_of_prompt(tmp_path, "messages:\n- role:user\n  content: a\n") == (
+        "prompt.yaml:3:10: the line above has no blank after its colon, so it is no key; write key: value"
+    )
+
+
+@pytest.mark.parametrize("tag", ["!!binary", "!!python/name:os.system", "!secret"])
+def test_y26_a_tag_is_shown_as_it_was_written(tmp_path: Path, tag: str) -> None:
+    """An author looks for what stands in the file, not for its long form."""
+    assert f'1:14: tag "{tag}" is not allowed' in told_of_prompt(tmp_path, f"description: {tag} x\n{MESSAGES}")

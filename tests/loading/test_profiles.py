@@ -201,3 +201,42 @@ def test_files_know_every_value_that_code_knows() -> None:
     in_files = {*_execution.COMMON_KEYS, "endpoint", "headers"}
     assert {attribute.name for attribute in fields(ExecutionOverride)} == in_files
     assert {attribute.name for attribute in fields(RetryPolicy)} == set(_execution.RETRY_NUMBERS)
+
+
+def loaded(line: str) -> ProfileDefinition:
+    """Return a profile with one more line."""
+    return parse_profile(f"backend: local\n{line}\n".encode(), "p.yaml", "p")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "openai_api_key: SECRET",
+        "access-token: SECRET",
+        "endpoint: https://h/v1?key=SECRET",
+        "headers: {Ocp-Apim-Subscription-Key: SECRET}",
+        "headers: {X-Title: Bearer SECRET}",
+        "headers: {X-Title: sk-SECRET-12345}",
+        "extra_body: {api_key: SECRET}",
+        "extra_body: {provider: [{X-Api-Key: SECRET}]}",
+    ],
+)
+def test_a_credential_in_a_file_is_refused_wherever_it_stands(line: str) -> None:
+    """Under any spelling of its name, in an address, a header or the request body; and it is never shown."""
+    with pytest.raises(DocumentError, match="api_key_env") as caught:
+        loaded(line)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "headers: {Idempotency-Key: a}",
+        "headers: {X-Title: basic}",
+        "extra_body: {prompt_cache_key: a, stop_token_ids: [1], eos_token: x}",
+        "endpoint: https://h/v1?api-version=1",
+    ],
+)
+def test_what_is_no_credential_is_taken(line: str) -> None:
+    """Names that only look like a key's."""
+    assert loaded(line).backend == "local"
