@@ -105,6 +105,9 @@ class Checker:
                 place, positions = spec.schema_place, spec.schema_positions
                 schema = _collected(problems, prompt.path, partial(load, place=place, positions=positions))
                 problems.update(schema.notes if schema is not None else ())
+                if schema is not None and spec.has_default and (issues := schema.validate(spec.default)):
+                    message = f"inputs.{spec.name}.default does not fit the input's own schema: {issues[0]}"
+                    problems.add(_problem(prompt.path, spec.place, message))
         return list(problems)
 
     def _output_schema(self, prompt: PromptDefinition) -> CompiledSchema:
