@@ -22,7 +22,7 @@ from promptkit._cancel import CancelToken
 from promptkit._clock import SYSTEM_CLOCK, Clock
 from promptkit._transport import Transport
 from promptkit._types import GenerateRequest, GenerateResponse
-from promptkit._wire import decode, encode_bytes, target_url
+from promptkit._wire import decode, encode_bytes, redact, target_url
 from promptkit.errors import CredentialError, GenerationError, TransportError
 
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
@@ -64,6 +64,7 @@ _FAULTS: Final = (
     (re.compile(r"\s"), "has a space in it"),
     (re.compile(r"[\x00-\x1f\x7f-\x9f]"), "has a control character in it"),
 )
+_QUOTES: Final = ("'", '"')
 _SCHEME: Final = re.compile(r"bearer\s", re.IGNORECASE)
 
 
@@ -74,10 +75,13 @@ def bearer(credential: str, variable: str | None) -> str:
     offending character, and shows nothing of the credential.
     """
     key = credential.strip()
-    if _KEY.fullmatch(key):
+    is_quoted = key[:1] in _QUOTES and key.endswith(key[0])
+    if _KEY.fullmatch(key) and not is_quoted:
         return f"Bearer {key}"
     if not key:
         fault = "is blank"
+    elif is_quoted:
+        fault = "has quotes around it: give the key alone"
     elif _SCHEME.match(key):
         fault = "begins with the word Bearer: give the key alone"
     else:
@@ -166,6 +170,7 @@ class OpenAIClient:
         except GenerationError as error:
             error.backend = request.backend_id
             error.model = request.model
+            redact(error, request)
             raise
         return decode(answer.status, answer.headers, answer.body, request=request, url=url, now=self._clock.wall())
 

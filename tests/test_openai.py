@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -159,6 +160,9 @@ def test_w80_white_space_around_a_key_is_dropped(around: str) -> None:
         ("\u201csk-SECRET\u201d", "Latin-1"),
         ("\ufeffsk-SECRET", "Latin-1"),
         ("Bearer sk-SECRET", "the word Bearer"),
+        ("'sk-SECRET'", "quotes around it"),
+        ('"sk-SECRET"', "quotes around it"),
+        ('"', "quotes around it"),
         ("", "blank"),
         (" \r\n", "blank"),
     ],
@@ -308,6 +312,26 @@ def test_an_answer_that_is_an_error(
     assert "SECRET" not in str(error)
     assert (error.backend, error.model) == ("b1", "m1")
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        redirect(f"http://elsewhere.example/{KEY}"),
+        reply(headers={"Content-Encoding": KEY}),
+        raw(KEY.encode() + b"\r\n\r\n"),
+        raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + KEY.encode() + b"\r\n"),
+    ],
+)
+def test_a_key_that_the_server_sends_back_is_in_no_traceback(
+    client: OpenAIClient, server: Server, action: Action
+) -> None:
+    """Wherever in the exchange it comes: in an address, a header, for a status line or for a length."""
+    server.play(action)
+    with pytest.raises(GenerationError) as caught:
+        ask(client, server)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+    pickle.loads(pickle.dumps(caught.value))
 
 
 def test_the_largest_answer_can_be_set(server: Server) -> None:

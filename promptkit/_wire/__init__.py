@@ -9,7 +9,8 @@ From the bottom: `_hints` (how long to wait), `_exchange` (what may be shown), `
 """
 
 from promptkit._wire._answer import check_response, decode
+from promptkit._wire._exchange import redact
 from promptkit._wire._hints import retry_hint
 from promptkit._wire._request import encode, encode_bytes, target_url
 
-__all__ = ["check_response", "decode", "encode", "encode_bytes", "retry_hint", "target_url"]
+__all__ = ["check_response", "decode", "encode", "encode_bytes", "redact", "retry_hint", "target_url"]

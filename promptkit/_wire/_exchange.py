@@ -67,6 +67,23 @@ def clean(text: str, request: GenerateRequest, limit: int = MAX_WORDS) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def redact(error: GenerationError, request: GenerateRequest) -> None:
+    """Take every credential out of ``error``'s message, and drop causes that hold one: a traceback shows them.
+
+    For errors of the exchange itself, which quote what a server sends in place of a status line or an address.
+    """
+    secrets = _secrets(request)
+    message = str(error)
+    if any(secret in message for secret in secrets):
+        error.args = (clean(message, request, len(message)),)
+    link = error.__cause__ or error.__context__
+    while link is not None:
+        if any(secret in str(link) or secret in repr(link) for secret in secrets):
+            error.__cause__ = error.__context__ = None
+            return
+        link = link.__cause__ or link.__context__
+
+
 def server_name(request: GenerateRequest) -> str:
     """Name the server in a message: its backend id, or the host of an endpoint without one."""
     if request.backend_id is not None:
