@@ -2,7 +2,8 @@
 
 Guarantees: what is sent is always the conversation of the first attempt and the new turns of one repair, of
 bounded size, so that nothing grows from repair to repair; the answer is quoted as data between marks that do
-not occur in it; as many repairs are given as the contract allows, and no more.
+not occur in it; no more repairs are given than the contract allows, and none after an answer that came before,
+because the same question would get it again.
 
 Truncated, filtered and refused answers are errors before they get here, and transport failures never do.
 """
@@ -85,15 +86,16 @@ class Repairs:
     def next_turn(self, text: str, issues: Iterable[Issue]) -> tuple[Message, ...] | None:
         """Take note of an invalid answer; return the conversation to send now, or None to end with `error`.
 
-        None when the contract allows no more repairs, or when the repairer gives up, raises, or returns something
-        that is no conversation. An answer that came before is asked about again all the same, since models do not
-        answer alike every time; the error tells of it.
+        None when the contract allows no more repairs, when this very answer came before, or when the repairer
+        gives up, raises, or returns something that is no conversation.
         """
         is_repeated = any(text == earlier for earlier, _ in self._tries)
-        self._ending = "; the model gave the same answer again" if is_repeated else ""
         issues = tuple(issues)
         self._tries.append((text, issues))
         if len(self._tries) > self._max_attempts:
+            return None
+        if is_repeated:
+            self._ending = "; the model gave the same answer again"
             return None
         try:
             turns = self._repairer(self._messages, text, issues)
