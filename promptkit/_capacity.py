@@ -208,7 +208,7 @@ class _Pool:
             self.log(ticket)
             return
         with self.lock:
-            self.ledger.withdraw(ticket)
+            self.ledger.finish(ticket)
             self.pump_locked()
         if self.intents:
             self.settle()

@@ -138,8 +138,7 @@ class Ledger(Generic[_TicketT, _WakeT]):
     def give_back(self, ticket: _TicketT) -> bool:
         """Take the permit of ``ticket`` back; False if it has none.
 
-        If anybody waits, `withdraw` and `grant` must follow: after an interrupted grant the ticket still stands in the
-        queue as well, and would be granted again.
+        If anybody waits, `finish` and `grant` must follow.
 
         Needs no lock: it only makes room. Who enqueues looks for room *after* that, and who gives back looks at the
         queue *after* that, so that one of the two sees the other.
@@ -149,6 +148,16 @@ class Ledger(Generic[_TicketT, _WakeT]):
     def withdraw(self, ticket: _TicketT) -> None:
         """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""
         if self.waiting:
+            self.waiting.pop(ticket, None)
+        self.held.pop(ticket, None)
+
+    def finish(self, ticket: _TicketT) -> None:
+        """Do, under the lock, what `give_back` could not: leave nothing of ``ticket`` behind. Call `grant` afterwards.
+
+        After an interrupted grant it still stands in the queue, where only the oldest can be such a one; and before the
+        lock was had, somebody may have granted to it again.
+        """
+        if next(iter(self.waiting), None) is ticket:
             self.waiting.pop(ticket, None)
         self.held.pop(ticket, None)
 

@@ -216,7 +216,7 @@ FAULTS = [
     Fault(
         "a permit is granted to the ticket that gives it back",
         "_capacity",
-        "            self.ledger.withdraw(ticket)\n            self.pump_locked()\n        if self.intents:\n",
+        "            self.ledger.finish(ticket)\n            self.pump_locked()\n        if self.intents:\n",
         "            self.pump_locked()\n        if self.intents:\n",
         INTERRUPTS,
     ),
