@@ -363,7 +363,7 @@ class _Check:
         if issues:
             # an issue's own message may quote the value, so it is not repeated here
             shown = [
-                f"{_shortened(issue.pointer)!r} breaks {issue.keyword!r}"
+                f"{repr(_shortened(issue.pointer)) if issue.pointer else 'the value'} breaks {issue.keyword!r}"
                 + (f" (expected {issue.expected})" if issue.expected else "")
                 for issue in issues[:_MAX_SHOWN]
             ]
@@ -389,6 +389,8 @@ def _wanted(spec: InputSpec) -> str:
 
 
 def _hint(spec: InputSpec, value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "; NaN and infinities are no numbers of JSON"
     if spec.type == "integer" and isinstance(value, float):
         return "; numbers are not rounded, pass an int"
     if spec.type == "string" and isinstance(value, (bytes, bytearray, Artifact)):

@@ -374,7 +374,7 @@ def test_schema_issues_are_told_without_the_value() -> None:
     text = refusal({"x": {"a": PLANTED}}, spec(kind="object", schema="s.json"), schemas=schemas)
     assert text == (
         "prompt 'a/b': input 'x' does not fit its schema: '/a' breaks 'pattern' (expected a match of ^a); "
-        "'' breaks 'required'"
+        "the value breaks 'required'"
     )
 
 
@@ -541,3 +541,10 @@ def test_any_value_is_taken_or_refused_with_a_promptkit_error(kind: str, value: 
         assert "'x'" in str(exc)  # noqa: PT017 - the other outcome is as good
     else:
         assert sha256_of(checked.hashable).startswith("sha256:")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_has_not_is_refused_for_what_it_is(value: float) -> None:
+    """NaN is of the right type, and still no number that can be sent."""
+    text = refusal({"x": value}, spec(kind="number"))
+    assert text.endswith("must be a finite number, not a number; NaN and infinities are no numbers of JSON")

@@ -71,12 +71,14 @@ _NAME_FAULTS: Final = tuple(
         (r"\A\Z", "it is empty"),
         (r"[\x00-\x1f\x7f]", "it contains a NUL or another control character"),
         (r"[\ud800-\udfff]", "it contains half of a surrogate pair"),
+        (r"\A[A-Za-z][A-Za-z0-9+.\-]+://", "it is an address, and nothing is fetched"),
         (r"\\", "it contains a backslash; write / between the parts"),
         (r"\A[A-Za-z]:" if os.name != "nt" else ":", "it names a drive"),
         (r"\A/", "it is an absolute path"),
         (r"\A~", "it begins with ~"),
         (r"(\A|/)\.\.(/|\Z)", "it contains .. and would lead outside"),
         (r"//|/\Z", "it has an empty part"),
+        (r"(\A|/)\.(/|\Z)", "it has a part that is . alone; leave that out"),
         (r"[. ](/|\Z)", "a part of it ends in a dot or a space"),
     )
 )

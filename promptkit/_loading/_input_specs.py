@@ -19,6 +19,16 @@ from promptkit._loading._yaml import Node
 INPUT_KEYS: Final = ("type", "required", "default", "choices", "max_chars", "max_bytes", "schema", "description")
 LIMIT: Final = Range(at_least=1, is_integer=True)
 
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("text", "str", "date", "datetime"), "string"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("list", "tuple"), "array"),
+    **dict.fromkeys(("dict", "map", "mapping", "json"), "object"),
+    **dict.fromkeys(("history", "chat", "conversation"), "messages"),
+    **dict.fromkeys(("path", "document", "artifact"), "file"),
+}
+"""What other tools call a type, and what it is called here."""
+
 RESERVED_NAMES: Final = frozenset(
     # Jinja's constants and the words that join or end an expression; then names that templates are given.
     "true false none True False None and or not in is if else elif "  # noqa: SIM905 - one line each, to be compared
@@ -80,7 +90,7 @@ def _input(report: Report, name: str, item: Item) -> InputSpec | None:
         return None
     if section.item("type") is None:
         report.tell(section.place, f"{section.label('type')} is missing: one of {', '.join(INPUT_TYPES)}")
-    kind = section.choice("type", INPUT_TYPES)
+    kind = section.choice("type", INPUT_TYPES, elsewhere=_ELSEWHERE)
     required = section.boolean("required")
     description = section.string("description")
     if kind is None:

@@ -146,15 +146,20 @@ def _plainer(text: str) -> str:
     return ""
 
 
-def as_choice(report: Report, item: Item, options: Iterable[str]) -> str | None:
-    """Return one of a few words."""
+def as_choice(
+    report: Report, item: Item, options: Iterable[str], *, elsewhere: Mapping[str, str] | None = None
+) -> str | None:
+    """Return one of a few words; ``elsewhere`` maps what other tools write to what is meant by it."""
     if not is_given(report, item):
         return None
     words = list(options)
     value = item.node.value
     if value in words:
         return str(value)
-    hint = nearest(value[:MAX_SHOWN], words) if isinstance(value, str) else ""
+    hint = ""
+    if isinstance(value, str):
+        meant = (elsewhere or {}).get(value[:MAX_SHOWN].casefold())
+        hint = f"; write {meant}" if meant else nearest(value[:MAX_SHOWN], words)
     report.tell(item.node.place, f"{item.label}: expected {' or '.join(words)}, got {shown(item.node)}{hint}")
     return None
 
@@ -271,10 +276,10 @@ class Section:
         item = self.item(key)
         return None if item is None else as_number(self._report, item, bounds)
 
-    def choice(self, key: str, options: Iterable[str]) -> Any:
-        """Return one of a few words."""
+    def choice(self, key: str, options: Iterable[str], *, elsewhere: Mapping[str, str] | None = None) -> Any:
+        """Return one of a few words; see `as_choice`."""
         item = self.item(key)
-        return None if item is None else as_choice(self._report, item, options)
+        return None if item is None else as_choice(self._report, item, options, elsewhere=elsewhere)
 
     def list(self, key: str, of: str) -> tuple[Item, ...] | None:
         """Return the items of a list."""

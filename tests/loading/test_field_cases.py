@@ -376,3 +376,13 @@ def test_y21_a_colon_without_a_blank(tmp_path: Path) -> None:
 def test_y26_a_tag_is_shown_as_it_was_written(tmp_path: Path, tag: str) -> None:
     """An author looks for what stands in the file, not for its long form."""
     assert f'1:14: tag "{tag}" is not allowed' in told_of_prompt(tmp_path, f"description: {tag} x\n{MESSAGES}")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("float", "number"), ("list", "array"), ("Dict", "object"), ("text", "string"), ("path", "file")],
+)
+def test_y08_a_type_that_other_tools_call_otherwise(tmp_path: Path, word: str, meant: str) -> None:
+    """Near in meaning counts as near."""
+    told = told_of_prompt(tmp_path, f"{MESSAGES}inputs:\n  a: {{type: {word}}}\n")
+    assert told.endswith(f'got "{word}"; write {meant}')
