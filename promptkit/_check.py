@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from promptkit._definitions import NOWHERE
 from promptkit._fields import nearest
 from promptkit._schema_drift import drift
 from promptkit._types import Problem
@@ -60,13 +61,17 @@ class Checker:
             profile = _collected(problems, name, partial(self._profiles.load, name))
             if profile is not None:
                 problems.update(self._profile_problems(profile, are_backends_known=are_backends_known))
+        told: set[object] = set()
         for prompt_id in self._prompts.ids():
             prompt = _collected(problems, prompt_id, partial(self._prompts.load, prompt_id))
             if prompt is not None:
                 problems.update(self._prompt_problems(prompt, names))
+                told.update(schema for schema in _schemas_of(prompt) if isinstance(schema, str))
         if self._has_schema_root:
             for name in self._schemas.names():
-                _collected(problems, name, partial(self._schemas.load, name, path=name))
+                if name not in told:  # by the prompts that refer to it, at their own lines
+                    path = self._schemas.shown(name)
+                    self._schema(problems, partial(self._schemas.load, name, path=path), path, NOWHERE, "")
         return sorted(problems, key=lambda p: (p.path, p.line, p.column, p.message))
 
     def _profile_problems(self, profile: ProfileDefinition, *, are_backends_known: bool) -> list[Problem]:
@@ -90,31 +95,39 @@ class Checker:
             found.append(_problem(prompt.path, prompt.profile_place, message))
         output, problems = prompt.output, set(found)
         if output.format == "json_schema":
-            schema = _collected(problems, prompt.path, lambda: self._output_schema(prompt))
-            if schema is not None:
-                problems.update(schema.notes)
-                for line in drift(schema.source, schema.wire_schema):
-                    problems.add(_problem(prompt.path, output.schema_place, f"output.schema: {line}"))
+            load = partial(self._schemas.load, output.schema, path=prompt.path)
+            load = partial(load, place=output.schema_place, positions=output.positions)
+            schema = self._schema(problems, load, prompt.path, output.schema_place, "output.schema: ")
             if schema is not None and output.is_strict:
                 for obstacle in schema.strict_obstacles:
                     message = f"output.strict: the schema cannot be sent as strict, and goes non-strict: {obstacle}"
                     problems.add(_problem(prompt.path, output.strict_place, message))
-        for spec in prompt.inputs.values():
+        for name, spec in prompt.inputs.items():
             if spec.schema is not None:
                 load = partial(self._schemas.load, spec.schema, path=prompt.path)
-                place, positions = spec.schema_place, spec.schema_positions
-                schema = _collected(problems, prompt.path, partial(load, place=place, positions=positions))
-                problems.update(schema.notes if schema is not None else ())
+                load = partial(load, place=spec.schema_place, positions=spec.schema_positions)
+                schema = self._schema(problems, load, prompt.path, spec.schema_place, f"inputs.{name}.schema: ")
                 if schema is not None and spec.has_default and (issues := schema.validate(spec.default)):
-                    message = f"inputs.{spec.name}.default does not fit the input's own schema: {issues[0]}"
+                    message = f"inputs.{name}.default does not fit the input's own schema: {issues[0]}"
                     problems.add(_problem(prompt.path, spec.place, message))
         return list(problems)
 
-    def _output_schema(self, prompt: PromptDefinition) -> CompiledSchema:
-        output = prompt.output
-        return self._schemas.load(
-            output.schema, path=prompt.path, place=output.schema_place, positions=output.positions
-        )
+    @staticmethod
+    def _schema(
+        problems: set[Problem], load: Callable[[], CompiledSchema], path: str, place: Place, label: str
+    ) -> CompiledSchema | None:
+        """Return what ``load`` gives, or None; add its problems, and what has drifted from the class it names."""
+        schema = _collected(problems, path, load)
+        if schema is not None:
+            problems.update(schema.notes)
+            problems.update(
+                _problem(path, place, f"{label}{line}") for line in drift(schema.source, schema.wire_schema)
+            )
+        return schema
+
+
+def _schemas_of(prompt: PromptDefinition) -> list[object]:
+    return [prompt.output.schema, *(spec.schema for spec in prompt.inputs.values())]
 
 
 def _collected(problems: set[Problem], path: str, load: Callable[[], T]) -> T | None:

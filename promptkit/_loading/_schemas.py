@@ -131,6 +131,10 @@ class SchemaStore:
                 self._warm[key] = _Warm(schema, files, compiled)
         return compiled
 
+    def shown(self, name: str) -> str:
+        """Return a schema file's name as messages show it."""
+        return self._root.shown(name)
+
     def names(self) -> list[str]:
         """Return the names of all schema files under the root, sorted; the files themselves are not read."""
         return sorted(self._root.walk(_SUFFIXES))

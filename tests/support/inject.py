@@ -26,15 +26,16 @@ class InjectedError(KeyboardInterrupt):
 
 
 class _Injector:
-    def __init__(self, point: int) -> None:
+    def __init__(self, point: int, code: tuple[str, ...]) -> None:
         self.countdown = point
         self.place: str | None = None
+        self._code = code
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         caller: FrameType | None = frame
         while caller is not None and caller.f_code.co_filename == threading.__file__:
             caller = caller.f_back
-        if caller is None or not caller.f_code.co_filename.endswith(CODE):
+        if caller is None or not caller.f_code.co_filename.endswith(self._code):
             return
         if event == "call":
             self._arrive(frame, "entry")
@@ -55,12 +56,12 @@ class _Injector:
 class Interrupted:
     """Runs ``act`` in a thread of its own, with the exception at its ``point``-th point.
 
-    ``place`` says where that was, None if ``act`` has fewer points; ``error`` what came out, without its traceback, as
-    a caller has it who has dealt with it.
+    ``code`` are the ends of the files whose points count. ``place`` says where that was, None if ``act`` has fewer
+    points; ``error`` what came out, without its traceback, as a caller has it who has dealt with it.
     """
 
-    def __init__(self, act: Callable[[], object], point: int) -> None:
-        self._injector = _Injector(point)
+    def __init__(self, act: Callable[[], object], point: int, *, code: tuple[str, ...] = CODE) -> None:
+        self._injector = _Injector(point, code)
         self.error: BaseException | None = None
         thread = threading.Thread(target=self._run, args=(act,), daemon=True)
         thread.start()
