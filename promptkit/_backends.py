@@ -57,7 +57,8 @@ class Backend:
     ===========  ==============  ==========================================
 
     Limits hold for one engine in one process. Raises `ConfigError` for anything that is not as described.
-    The credential is not shown by ``repr`` and not carried by a pickle.
+    The credential is not shown by ``repr`` and not carried by a pickle, and neither are headers with names as
+    credentials have them.
     """
 
     id: str

@@ -281,6 +281,26 @@ def names_a_secret(name: str) -> bool:
     return _SECRET_NAME.fullmatch(name) is not None
 
 
+_SECRET_HEADER: Final = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
+
+
+def is_secret_header(name: str) -> bool:
+    """True for a header that may hold a credential, going by its name; rather too often than not."""
+    return _SECRET_HEADER.search(name) is not None
+
+
+class Headers(FrozenDict[str, str]):
+    """HTTP headers. Like a `Secret`, those that may hold a credential are shown by no repr and in no pickle."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr({name: "***" if is_secret_header(name) else text for name, text in self.items()})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Headers, ({name: text for name, text in self.items() if not is_secret_header(name)},)
+
+
 def freeze_headers(value: object, what: str) -> FrozenDict[str, str]:
     """Return an immutable copy of HTTP headers; ``what`` names them in errors, which never show a value.
 
@@ -298,7 +318,7 @@ def freeze_headers(value: object, what: str) -> FrozenDict[str, str]:
             raise ConfigError(f"{what}: the value of {name} must be a string, not {describe(text)}")
         if not _HEADER_VALUE.fullmatch(text):
             raise ConfigError(f"{what}: the value of {name} must be one line of ASCII without outer blanks")
-    return FrozenDict(value)
+    return Headers(value)
 
 
 MAX_SESSION_CHARS: Final = 256
@@ -318,4 +338,4 @@ def session_fault(session_id: str) -> str | None:
 def merge_headers(first: Mapping[str, str], later: Mapping[str, str]) -> FrozenDict[str, str]:
     """Return the headers of both; ``later`` wins where a name is the same, in whatever case it is written."""
     replaced = {name.lower() for name in later}
-    return FrozenDict({**{name: text for name, text in first.items() if name.lower() not in replaced}, **later})
+    return Headers({**{name: text for name, text in first.items() if name.lower() not in replaced}, **later})

@@ -21,6 +21,7 @@ from promptkit._fields import (
     freeze_json,
     is_integer,
     is_number,
+    merge_headers,
     nearest,
     thaw,
 )
@@ -313,3 +314,12 @@ def test_the_nearest_name_is_offered() -> None:
     assert nearest("TOP_P", ["temperature", "top_p"]) == "; did you mean 'top_p'?"
     assert nearest("banana", ["temperature", "top_p"]) == ""
     assert nearest("x", []) == ""
+
+
+def test_headers_that_may_hold_a_credential_stay_out_of_reprs_and_pickles() -> None:
+    """Going by their names; the others come back from a pickle, and all are there to be sent."""
+    headers = merge_headers(freeze_headers({"X-Auth": "SECRET", "X-Title": "t"}, "h"), {"Api-Key": "SECRET"})
+    assert headers == {"X-Auth": "SECRET", "X-Title": "t", "Api-Key": "SECRET"}
+    assert "SECRET" not in repr(headers)
+    assert b"SECRET" not in pickle.dumps(headers)
+    assert pickle.loads(pickle.dumps(headers)) == {"X-Title": "t"}

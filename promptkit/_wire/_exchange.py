@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from attrs import define
 
-from promptkit._fields import Json
+from promptkit._fields import Json, is_secret_header
 from promptkit._types import GenerateRequest, Usage
 from promptkit.errors import GenerationError, MalformedResponseError
 
@@ -28,7 +28,6 @@ _KEY_LIKE: Final = re.compile(
     r"|\b(?:bearer|basic)\s+(?=[\w.~+/=*\-]*[\d*])[\w.~+/=*\-]{4,}|[\w.\-]{0,40}\*{3,}[\w.*\-]*",
     re.IGNORECASE,
 )
-_SECRET_HEADER: Final = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _SCHEMES: Final = frozenset({"bearer", "basic", "token"})
 _SHORTEST_SECRET: Final = 4
 _PREFIX: Final = 8
@@ -40,7 +39,7 @@ def _secrets(request: GenerateRequest) -> list[str]:
     found = {
         word
         for name, value in request.headers.items()
-        if _SECRET_HEADER.search(name)
+        if is_secret_header(name)
         for word in str(value).split()
         if word.lower() not in _SCHEMES
     }
