@@ -47,6 +47,7 @@ VALUES: list[Any] = [
     pytest.param(completion("ok", reasoning="because"), "ok", id="W08-reasoning"),
     pytest.param(completion("ok", reasoning_content="because"), "ok", id="W08-reasoning_content"),
     pytest.param(completion("ok", reasoning_details=[{"text": "because"}]), "ok", id="W08-reasoning_details"),
+    pytest.param(completion("ok", thinking="because"), "ok", id="W08-thinking"),
     pytest.param(
         completion([{"type": "thinking", "thinking": "because"}, {"type": "text", "text": "ok"}]), "ok", id="W08-part"
     ),
@@ -112,6 +113,19 @@ def test_w10_text_parts_are_joined(body: dict[str, Any], text: str) -> None:
             {"prompt_tokens": 9, "prompt_cache_hit_tokens": 4},
             Usage(prompt_tokens=9, cached_tokens=4),
             id="W22-cache hits",
+        ),
+        pytest.param(
+            {"prompt_tokens": 9, "prompt_tokens_details": {"audio_tokens": 0}, "prompt_cache_hit_tokens": 4},
+            Usage(prompt_tokens=9, cached_tokens=4),
+            id="W22-cache hits beside details",
+        ),
+        pytest.param(
+            {"input_tokens": 9, "cache_read_input_tokens": 4}, Usage(prompt_tokens=9, cached_tokens=4), id="W22-read"
+        ),
+        pytest.param(
+            {"completion_tokens": 9, "cached_tokens": 0, "reasoning_tokens": 4},
+            Usage(completion_tokens=9, cached_tokens=0, reasoning_tokens=4),
+            id="W22-flat",
         ),
         pytest.param(
             {"prompt_tokens": 23, "completion_tokens": 4, "total_tokens": 0},

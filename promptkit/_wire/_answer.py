@@ -17,7 +17,7 @@ from attrs import evolve
 
 from promptkit._fields import Json, describe
 from promptkit._types import GenerateRequest, GenerateResponse, Usage
-from promptkit._wire._content import Content, read_message, read_usage, why_no_text
+from promptkit._wire._content import REASONING, Content, read_message, read_usage, why_no_text
 from promptkit._wire._exchange import Exchange, clean, complete, malformed, server_name
 from promptkit._wire._facts import filter_reasons, is_error_body, read_error
 from promptkit._wire._failure import provider_failure
@@ -206,9 +206,7 @@ def _state_of_choices(envelope: dict[str, Json]) -> str:
 def _has_text_alone(message: dict[str, Json]) -> bool:
     """True for the rule: a text, and nothing said beside it."""
     get = message.get
-    return isinstance(get("content"), str) and not (
-        get("refusal") or get("reasoning") or get("reasoning_content") or get("reasoning_details") or not get("content")
-    )
+    return isinstance(get("content"), str) and not (get("refusal") or not get("content") or any(map(get, REASONING)))
 
 
 def _read_message(choice: dict[str, Json], finish: str | None, usage: Usage | None, exchange: Exchange) -> Content:

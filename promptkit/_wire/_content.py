@@ -15,6 +15,9 @@ from promptkit._fields import MAX_NUMBER, Json, describe, is_number
 from promptkit._types import GenerateRequest, Usage
 from promptkit._wire._exchange import clean
 
+REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+"""Fields of a message that servers put thoughts into."""
+
 
 @define
 class Content:
@@ -31,7 +34,7 @@ def read_message(message: dict[str, Json]) -> Content:
     refusal = message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         read.refusal = _sound(refusal)
-    for name in ("reasoning_content", "reasoning", "reasoning_details"):
+    for name in REASONING:
         thoughts = _read_thoughts(message.get(name))
         if thoughts is not None:
             read.reasoning = thoughts
@@ -122,8 +125,12 @@ def read_usage(value: Json) -> Usage | None:
         total = prompt + completion
     prompt_details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
     completion_details = value.get("completion_tokens_details") or value.get("output_tokens_details")
-    cached = _count(prompt_details, "cached_tokens") if prompt_details else _count(value, "prompt_cache_hit_tokens")
-    reasoning = _count(completion_details, "reasoning_tokens") if completion_details else None
+    cached = _count(prompt_details, "cached_tokens")
+    if cached is None:
+        cached = _count(value, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
+    reasoning = _count(completion_details, "reasoning_tokens")
+    if reasoning is None:
+        reasoning = _count(value, "reasoning_tokens")
     usage = Usage(
         prompt_tokens=prompt,
         completion_tokens=completion,
