@@ -45,6 +45,9 @@ MISNAMED: Final[dict[str, str]] = {
     "max_retry_after_s": "max_retry_after_s belongs in retry",
     "max_completion_tokens": "write max_tokens; a profile's max_tokens_field chooses the name that is sent",
     "stop_sequences": "write stop",
+    "temp": "write temperature",
+    "max_new_tokens": "write max_tokens",
+    "max_length": "write max_tokens",
     "stream": "answers are never streamed",
 }
 

@@ -80,7 +80,10 @@ _IN_OUTPUT: Final[dict[str, str]] = {
     "schema_file": "write schema; it takes a file's name or a schema in place",
     "type": "write format",
 }
+_OTHER_ROLES: Final[dict[str, str]] = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant"}
+"""What other tools call a role, and what it is called here."""
 _IN_MESSAGE: Final[dict[str, str]] = {
+    **{role: f"write role: {role}, content: …" for role in ROLES},
     "text": "write content",
     "prompt": "write content",
     "template": "write content",
@@ -184,7 +187,7 @@ def _message(report: Report, item: Item, names: _Names) -> MessageSpec | History
     section = Section(report, item, MESSAGE_KEYS, misplaced=_IN_MESSAGE)
     if not section.is_usable:
         return None
-    role = section.choice("role", ROLES)
+    role = section.choice("role", ROLES, elsewhere=_OTHER_ROLES)
     content = _template(report, section.item("content"))
     images = _images(report, section, names)
     for key in ("role", "content"):

@@ -386,3 +386,21 @@ def test_y08_a_type_that_other_tools_call_otherwise(tmp_path: Path, word: str, m
     """Near in meaning counts as near."""
     told = told_of_prompt(tmp_path, f"{MESSAGES}inputs:\n  a: {{type: {word}}}\n")
     assert told.endswith(f'got "{word}"; write {meant}')
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("role: human, content: x", 'expected system or user or assistant, got "human"; write user'),
+        ("role: developer, content: x", "; write system"),
+        ("user: x", "unknown key user in messages[0]: write role: user, content: …"),
+    ],
+)
+def test_y08_a_message_as_other_tools_write_it(tmp_path: Path, message: str, told: str) -> None:
+    """The role's name here, and where the text goes."""
+    assert told in told_of_prompt(tmp_path, f"messages: [{{{message}}}]\n")
+
+
+def test_y08_a_number_as_other_tools_call_it(tmp_path: Path) -> None:
+    """A short form that is no near name."""
+    assert told_of_profile(tmp_path, "backend: local\ntemp: 1\n").endswith("unknown key temp: write temperature")
