@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,6 +25,8 @@ html_title = f"promptkit {version}"
 
 # A name in single backquotes in a docstring is a Python object.
 default_role = "py:obj"
+nitpicky = True  # such a name leads somewhere; the types of signatures need not
+nitpick_ignore_regex = [("py:class", ".*")]
 add_module_names = False
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
@@ -43,3 +46,21 @@ BUILD = Path(__file__).parent / "_build"
 BUILD.mkdir(exist_ok=True)
 HELP = command_help(click.Context(command, info_name="promptkit", terminal_width=100))
 (BUILD / "command-help.txt").write_text("\n\n\n".join(HELP) + "\n", encoding="utf-8")
+
+
+PUBLIC = ("promptkit", "promptkit.errors", "promptkit.testing", "promptkit.local")
+
+
+def resolve_public_name(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Return the link for a name that stands bare in a docstring, from whichever public module it is."""
+    domain = env.get_domain("py")
+    name = node.get("reftarget", "").rpartition(".")[2]
+    for target in (f"{module}.{name}" for module in PUBLIC):
+        if node.get("refdomain") == "py" and target in domain.objects:
+            return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", target, node, content)
+    return None
+
+
+def setup(app: Any) -> None:
+    """Connect what Sphinx calls."""
+    app.connect("missing-reference", resolve_public_name)

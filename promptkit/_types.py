@@ -125,7 +125,10 @@ class Artifact:
 
     ``path`` is read when the run is completed, and must lie under the engine's ``artifacts`` root; ``data``
     is used as it is. ``name`` is shown in errors. The media type is found from the content, never from the
-    name; ``media_type`` may say what it is expected to be, and a difference is refused.
+    name; ``media_type`` may say what it is expected to be, and a difference is refused then, as an
+    `ArtifactError`. Raises `InvalidRequestError` for both or neither of the two, and for other types. ::
+
+        engine.run("invoice/extract", inputs={"scan": Artifact("2026/07.png"), "text": Artifact(data=upload.read())})
     """
 
     path: str | None = None
@@ -159,7 +162,11 @@ def _images(images: Iterable[Image]) -> tuple[Image, ...]:
 
 @frozen
 class Message:
-    """One turn: who speaks, the text, and the images that go with it (in order, after the text)."""
+    """One turn: who speaks, the text, and the images that go with it (in order, after the text).
+
+    ``role`` is ``"system"``, ``"user"`` or ``"assistant"``; ``content`` is sent as it is and is never a template.
+    Raises `InvalidRequestError` for another role or type.
+    """
 
     role: Role
     content: str = field(repr=False)
@@ -230,9 +237,15 @@ class ExecutionOverride:
     """Execution values: of a profile, of a prompt's ``execution``, or of one request; later ones win.
 
     Every field is optional and ``None`` means *absent*: nothing is sent and the layer below decides, while
-    0, 0.0, "" and [] are values and are sent. ``timeout_s`` bounds one attempt in seconds, connect, headers
-    and body together. ``headers`` and ``extra_body`` are merged key by key, ``headers`` whatever the case of
-    their names. ``endpoint`` changes the address only: the backend, its pool and its credential rules stay.
+    0, 0.0, "" and [] are values and are sent. ``temperature`` is 0 or more, ``top_p`` from 0 to 1,
+    ``max_tokens`` 1 or more; ``stop`` is a string or a list of strings; what else a model takes is for its server
+    to say. ``timeout_s`` bounds one attempt in seconds (above 0, at most a day), connect, headers and body
+    together; ``retry`` is a mapping of ``budget``, ``base_delay_s``, ``max_delay_s`` and ``max_retry_after_s``.
+    ``headers`` and ``extra_body`` are merged key by key, ``headers`` whatever the case of their names.
+    ``endpoint`` changes the address only: the backend, its pool and its credential rules stay. Raises
+    `ConfigError` for a value that its field does not allow. ::
+
+        engine.run("ticket/sort", inputs={"text": text}, override=ExecutionOverride(temperature=0, max_tokens=200))
     """
 
     model: str | None = field(default=None, validator=optional_text())
@@ -304,7 +317,8 @@ class RunRequest:
     ``prompt`` is a prompt id: its path below the prompts folder without the suffix, with ``/`` between
     parts. ``inputs`` maps names to JSON-like values, `Artifact` and, for type ``messages``, lists of turns.
     ``profile`` names another profile than the prompt's own. ``session_id`` bypasses the prompt's session
-    template. ``override`` is the last layer of execution values.
+    template. ``override`` is the last layer of execution values. What the prompt asks of its inputs is checked when
+    it is prepared; here, `InvalidRequestError` is raised for other types, and for a blank name.
     """
 
     prompt: str
@@ -339,9 +353,14 @@ def tuple_of_messages(value: Iterable[Message]) -> tuple[Message, ...]:
 class GenerateRequest:
     """One attempt as a model client sees it: complete, provider-neutral, without any capacity number.
 
-    A number that is None is not to be sent. ``credential`` is None for a server that needs none; it does
-    not survive a pickle. ``structured_output`` says how the contract travels: as a ``json_schema`` response
-    format, as ``json_object``, or in the ``prompt`` alone. ``timeout_s`` bounds the attempt, in seconds.
+    ``endpoint`` is the address that ``/chat/completions`` belongs below. A number that is None is not to be sent;
+    ``max_tokens_field`` is the name that ``max_tokens`` goes under. ``extra_body`` is merged into the body and
+    ``headers`` into the headers, by the author's wish. ``session_id`` goes into the body field ``session_field``,
+    where there is one. ``output_schema`` is a self-contained JSON Schema, ``output_schema_name`` its name on the wire,
+    and ``is_strict`` asks for strict mode; ``structured_output`` says how the contract travels: as a
+    ``json_schema`` response format, as ``json_object``, or in the ``prompt`` alone. ``timeout_s`` bounds the attempt,
+    in seconds. ``credential`` is None for a server that needs none (``credential.reveal()`` gives it); it does not
+    survive a pickle, and shows in no repr.
     """
 
     messages: tuple[Message, ...] = field(converter=tuple_of_messages)
@@ -411,6 +430,8 @@ class GenerateResponse:
     ``text`` is what the model wrote; None when it wrote none. ``finish_reason`` is the server's word
     (``"stop"``, ``"length"``, ``"content_filter"``, ``"error"`` …). ``refusal`` is the model's own refusal.
     ``rejection`` is set when the server itself found its model's output invalid; ``text`` is then that output.
+    ``reasoning`` is what the model thought before it answered, ``model`` and ``request_id`` the server's own names.
+    A response of other types is refused by the run, as a `MalformedResponseError`.
     """
 
     text: str | None = field(default=None, repr=False)
@@ -429,7 +450,8 @@ class AttemptEvent:
 
     ``number`` counts from 1 over the run, repairs included. ``is_dispatched`` is False when it was ended
     while still waiting to be sent. ``queued_s`` is the wait for a permit and ``generation_s`` the time with
-    it, in seconds. ``error`` is the error's message and ``error_type`` its class name, None on success.
+    it, in seconds. ``phase`` is where it failed (see `GenerationError`). ``error`` is the error's message and
+    ``error_type`` its class name, None on success. ``usage`` is what this one answer reported.
     ``next_delay_s`` is the wait before the next attempt of the same turn, None when there is none.
     """
 

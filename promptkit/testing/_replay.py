@@ -35,7 +35,7 @@ class ReplayError(GenerationError):
 class RecordingClient:
     """An `LLMClient` that passes each call on and writes down what was asked and what was answered.
 
-    ``client`` is the one that answers; None takes a built-in `OpenAIClient`, which `close` then closes. ``folder``
+    ``client`` is the one that answers; None takes the engine's own over HTTP, which `close` then closes. ``folder``
     is made when the first answer comes. Each request has a file of its own there (see the page on testing); a request
     that comes again adds its answer to it. A new `RecordingClient` writes afresh what it sees, and leaves the
     rest as it is. Raises `ConfigError` for a client that is none.
