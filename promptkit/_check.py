@@ -13,7 +13,6 @@ from promptkit._definitions import NOWHERE
 from promptkit._fields import nearest
 from promptkit._schema_drift import drift
 from promptkit._types import Problem
-from promptkit._wire import target_url
 from promptkit.errors import ConfigError, DocumentError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -59,8 +58,8 @@ class Checker:
         names = self._profiles.names()
         for name in names:
             profile = _collected(problems, name, partial(self._profiles.load, name))
-            if profile is not None:
-                problems.update(self._profile_problems(profile, are_backends_known=are_backends_known))
+            if profile is not None and are_backends_known:
+                problems.update(self._profile_problems(profile))
         told: set[object] = set()
         for prompt_id in self._prompts.ids():
             prompt = _collected(problems, prompt_id, partial(self._prompts.load, prompt_id))
@@ -74,18 +73,12 @@ class Checker:
                     self._schema(problems, partial(self._schemas.load, name, path=path), path, NOWHERE, "")
         return sorted(problems, key=lambda p: (p.path, p.line, p.column, p.message))
 
-    def _profile_problems(self, profile: ProfileDefinition, *, are_backends_known: bool) -> list[Problem]:
-        found: list[Problem] = []
-        place = profile.backend_place
-        if are_backends_known and profile.backend is not None and profile.backend not in self._registry.ids:
-            hint = nearest(profile.backend, self._registry.ids)
-            found.append(_problem(profile.path, place, f"backend: no backend is called {profile.backend!r}{hint}"))
-        if profile.execution.endpoint is not None:
-            try:
-                target_url(profile.execution.endpoint)
-            except ConfigError as exc:
-                found.append(_problem(profile.path, place, f"endpoint: {exc}"))
-        return found
+    def _profile_problems(self, profile: ProfileDefinition) -> list[Problem]:
+        known = self._registry.ids
+        if profile.backend is None or profile.backend in known:
+            return []
+        message = f"backend: no backend is called {profile.backend!r}{nearest(profile.backend, known)}"
+        return [_problem(profile.path, profile.backend_place, message)]
 
     def _prompt_problems(self, prompt: PromptDefinition, profiles: list[str]) -> list[Problem]:
         found = self._renderer.check(prompt)

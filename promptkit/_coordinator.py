@@ -130,13 +130,14 @@ class Coordinator:
         while True:
             attempt = _Attempt(request, kind, len(account.attempts) + 1)
             try:
-                error = self._run_attempt(attempt, account)
+                outcome = self._run_attempt(attempt, account)
             except BaseException as exc:
                 account.record(attempt.interrupted(exc))
                 raise
-            if error is None:
+            if isinstance(outcome, GenerateResponse):
                 account.record(attempt.event())
-                return attempt.answer()
+                return outcome
+            error = outcome
             try:
                 delay = self._delay(error, attempt, failures, account, retry)
                 account.record(attempt.event(error, next_delay_s=delay))
@@ -148,12 +149,12 @@ class Coordinator:
                 account.budget -= 1
                 self._back_off(delay, error, attempt, account)
             finally:
-                del error  # its traceback has this frame in it
+                del error, outcome  # its traceback has this frame in it
 
     # ------------------------------------------------------------------------------------- one attempt
 
-    def _run_attempt(self, attempt: _Attempt, account: Account) -> PromptKitError | None:
-        """Send one attempt and return None, or the error that it failed with.
+    def _run_attempt(self, attempt: _Attempt, account: Account) -> GenerateResponse | PromptKitError:
+        """Send one attempt and return its answer, or the error that it failed with.
 
         What was raised into the thread – `KeyboardInterrupt`, whatever a signal handler raises – passes as it is.
         """
@@ -183,11 +184,11 @@ class Coordinator:
                 permit.release()
             attempt.ended = clock.monotonic()
         try:
-            attempt.response = check_response(attempt.response, attempt.request)
+            attempt.response = response = check_response(attempt.response, attempt.request)
         except GenerationError as exc:
             return exc
         attempt.outcome = "succeeded"
-        return None
+        return response
 
     def _judged(self, exc: Exception, attempt: _Attempt, cancel: CancelToken) -> PromptKitError:
         """Return the error that an attempt failed with."""
@@ -261,12 +262,6 @@ class _Attempt:
         self.granted: float | None = None
         self.ended = 0.0
 
-    def answer(self) -> GenerateResponse:
-        """Return the response of an attempt that succeeded."""
-        if self.response is None:
-            raise AssertionError("an attempt that succeeded has a response")
-        return self.response
-
     def interrupted(self, exc: BaseException) -> AttemptEvent:
         """Return what the observer is told of an attempt that an exception raised into its thread ended."""
         self.outcome = "cancelled"
@@ -323,8 +318,6 @@ def _owned(exc: Exception) -> GenerationError:
 
 def _failure(error: GenerationError, attempt: _Attempt, cancel: CancelToken, clock: Clock) -> GenerationError:
     """Return the error of an attempt that failed: the token's, when that is what made it fail."""
-    if not cancel.cancelled:
-        return error
     try:
         cancel.raise_if_cancelled()
     except RunCancelledError as exc:

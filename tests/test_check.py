@@ -213,6 +213,25 @@ def test_files_that_change_are_looked_at_again(project: Project) -> None:
     assert engine.check() == []
 
 
+def test_files_that_lead_nowhere_hide_nothing(project: Project) -> None:
+    """A link to nothing among the prompts and one among the profiles; what else is wrong is told as well."""
+    (project.root / "prompts/gone.yaml").symlink_to("nowhere.yaml")
+    (project.root / "profiles/gone.yaml").symlink_to("nowhere.yaml")
+    project.prompt("p", "messages: 3\n")
+    found = problems(project)
+    assert len(found) == 3
+    assert sum("gone" in line for line in found) == 2
+
+
+def test_a_file_that_goes_while_it_is_checked_is_told(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name was there a moment ago."""
+    engine = project.engine(ScriptedClient())
+    monkeypatch.setattr(type(engine._checker._prompts), "ids", lambda store: ["echo", "gone"])
+    (found,) = engine.check()
+    assert (found.path, found.line) == ("gone", 0)
+    assert "no prompt is called 'gone'" in found.message
+
+
 def test_folders_that_have_gone_have_no_files(project: Project) -> None:
     """Nothing is raised; the prompts that are left are told what they miss."""
     engine = project.engine(ScriptedClient())

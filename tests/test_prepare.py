@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from promptkit import Artifact, Backend, Engine, ExecutionOverride, RunRequest
 from promptkit.errors import (
@@ -150,6 +151,14 @@ def test_a_request_may_name_another_profile(project: Project) -> None:
     assert sent(project, prompt="bare", inputs={}, profile="other").model == "m9"
     with pytest.raises(InvalidRequestError, match="names no profile"):
         sent(project, prompt="bare", inputs={})
+
+
+def test_a_profile_without_any_address_is_refused(project: Project) -> None:
+    """The loader lets none through; one made otherwise is a ConfigError, not an address of None."""
+    preparer = project.engine(ScriptedClient())._runner._preparer
+    profile = evolve(preparer._profiles.load("main"), backend=None)
+    with pytest.raises(ConfigError, match="neither a backend nor an endpoint"):
+        preparer._resolved(preparer._prompts.load("echo"), profile, ExecutionOverride())
 
 
 def test_a_changed_profile_counts_from_the_next_run(project: Project) -> None:

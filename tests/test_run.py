@@ -27,6 +27,7 @@ from promptkit._coordinator import Coordinator
 from promptkit.errors import (
     AlreadyClaimedError,
     CapacityExceededError,
+    CredentialError,
     EngineClosedError,
     GenerationCancelledError,
     GenerationDeadlineError,
@@ -144,6 +145,19 @@ def test_c11_an_exception_at_every_point_of_a_run_leaves_the_pool_right(
 
 
 # ------------------------------------------------------------------------------------------- many at once
+
+
+def test_a_credential_that_fails_after_admission_does_not_give_the_claim_back(project: Project) -> None:
+    """Something may have been sent before: only a refusal before admission leaves a handle as it was."""
+    engine = project.engine(RawClient())
+    runner = engine._runner
+    client = RawClient('{"n": "x"}', CredentialError("rotated away"))
+    runner._coordinator = Coordinator(client, runner._manager, may_retry=True, clock=engine._clock)
+    handle = engine.prepare_execution("extract", inputs=INPUTS)
+    with pytest.raises(CredentialError) as caught:
+        engine.run_prepared(handle)
+    assert handle.is_claimed
+    assert (len(caught.value.attempts), caught.value.usage) == (2, Usage(total_tokens=1))
 
 
 def test_thirty_two_threads_with_mixed_outcomes(project: Project) -> None:
