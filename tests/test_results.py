@@ -295,7 +295,7 @@ def test_no_secret_and_no_capacity_number_is_in_any_form(project: Project, monke
         """,
     )
     with Server() as server:
-        endpoint = f"{server.url}/v1?api-key={PLANTED}-query&{PLANTED}-bare"
+        endpoint = f"{server.url}/v1?tenant={PLANTED}-query&{PLANTED}-bare"
 
         def echo(connection: Any, received: Any) -> bool:
             said = f"{received.target} {dict(received.headers)}"
@@ -312,7 +312,7 @@ def test_no_secret_and_no_capacity_number_is_in_any_form(project: Project, monke
             result = engine.run("extract", inputs={"text": "t"})
             events = [result.attempts[0].error]
     assert result.attempts[0].outcome == "failed"
-    assert result.prepared.endpoint == f"{server.url}/v1?api-key=***&***"
+    assert result.prepared.endpoint == f"{server.url}/v1?tenant=***&***"
     forms = [
         make(**options)
         for make in (result.to_json, result.prepared.to_json)
@@ -326,13 +326,13 @@ def test_no_secret_and_no_capacity_number_is_in_any_form(project: Project, monke
 
 def test_an_endpoint_of_the_request_is_not_shown_in_the_execution_either(project: Project) -> None:
     """The merged values hold no address and no header: those are where secrets stand."""
-    project.write("profiles/main.yaml", f"endpoint: http://a.example/v1?key={PLANTED}\nheaders: {{X: {PLANTED}}}\n")
+    project.write("profiles/main.yaml", f"endpoint: http://a.example/v1?tenant={PLANTED}\nheaders: {{X: {PLANTED}}}\n")
     engine = project.engine()
     prepared = engine.prepare(
         "echo", inputs={"text": "t"}, override=ExecutionOverride(headers={"Y": PLANTED}, temperature=0.5)
     )
     assert PLANTED not in repr(prepared) + prepared.to_json() + repr(prepared.execution.headers)
-    assert prepared.endpoint == "http://a.example/v1?key=***"
+    assert prepared.endpoint == "http://a.example/v1?tenant=***"
     assert PreparedRun.from_dict(prepared.to_dict()) == prepared
     assert PLANTED not in repr(engine.prepare_execution("echo", inputs={"text": "t"}))
 
