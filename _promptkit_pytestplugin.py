@@ -25,7 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the settings."""
     parser.addini(MARKER, "keep promptkit from sending requests in every test (default: false)", "bool", False)  # noqa: FBT003  # pytest's own signature
     parser.addini(
-        "promptkit_root", "the folder that has prompts/ and profiles/, from the rootdir (default: it)", "string", "."
+        "promptkit_root", "the folder that has prompts/ and profiles/, from the rootdir (default: it)", default="."
     )
 
 
@@ -38,22 +38,20 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+@pytest.hookimpl(hookwrapper=True)  # not the newer wrapper=True: whatever pytest an application has must load this
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
     """Run a test, with its fixtures, under the switch that it asks for; processes that it starts inherit it."""
     marker = item.get_closest_marker(MARKER)
     asked = [item.config.getini(MARKER)] if marker is None else [*marker.args, *marker.kwargs.values(), True]
-    if not asked[0]:
-        return (yield)
     before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = "1"
+    if asked[0]:
+        os.environ[VARIABLE] = "1"
     try:
-        return (yield)
+        yield
     finally:
-        if before is None:
+        if asked[0]:
             os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before
+            os.environ.update({} if before is None else {VARIABLE: before})
 
 
 @pytest.fixture

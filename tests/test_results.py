@@ -557,6 +557,22 @@ def test_what_is_no_form_is_refused(kind: type[Record], form: Any) -> None:
         kind.from_dict(form)
 
 
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (changed(FORM, ("attempts",), 5), "attempts must be a list, not an integer"),
+        (changed(FORM, ("prepared", "messages"), ["x"]), r"messages\[0\] must be a mapping, not a string"),
+        ({**FORM, 7: 1}, "it must have strings for keys, not an integer"),
+        ({**FORM, "reazoning": None}, "the unknown field 'reazoning'; did you mean 'reasoning'"),
+        (changed(FORM, ("hashes", "data"), "sha256:" + "A" * 64), "hashes.data must be sha256: and 64"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(form: dict[Any, Any], said: str) -> None:
+    """The path of the field, what stands there by its kind, and what would be right."""
+    with pytest.raises(ConfigError, match=said):
+        RunResult.from_dict(form)
+
+
 def test_a_form_that_contains_itself_is_refused() -> None:
     """Depth is bounded."""
     loop: dict[str, Any] = {}

@@ -242,6 +242,13 @@ def test_without_a_client_the_built_in_one_is_recorded(tmp_path: Path) -> None:
     assert ReplayClient(tmp_path).generate(request(), CancelToken()).text == "over http"
 
 
+def test_a_client_that_was_given_is_not_closed(tmp_path: Path) -> None:
+    """It is the caller's."""
+    with RecordingClient(ScriptedClient(always="x"), tmp_path) as client:
+        client.generate(request(), CancelToken())
+    assert client.generate(request(), CancelToken()).text == "x"
+
+
 def test_the_error_is_a_generation_error(tmp_path: Path) -> None:
     """It ends a run as any failure of a client does."""
     assert issubclass(ReplayError, GenerationError)
