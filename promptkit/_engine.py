@@ -6,6 +6,7 @@ and the connections; two engines share nothing; no thread and no timer is ever s
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,6 @@ from promptkit._loading._profiles import ProfileStore
 from promptkit._loading._prompts import PromptStore
 from promptkit._loading._schemas import SchemaStore
 from promptkit._openai import OpenAIClient
-from promptkit._ports import LLMClient
 from promptkit._prepare import Preparer
 from promptkit._render import Renderer
 from promptkit._run import PreparedExecution, Runner
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from promptkit._clock import Clock
     from promptkit._definitions import PromptDefinition
-    from promptkit._ports import Observer, OutputRepairer
+    from promptkit._ports import LLMClient, Observer, OutputRepairer
     from promptkit._results import PreparedRun, RunResult
     from promptkit._types import Problem
 
@@ -281,9 +281,12 @@ class Engine:
 
 
 def _check_client(value: object) -> None:
-    if isinstance(value, type) or not isinstance(value, LLMClient):
+    method = getattr(value, "generate", None)
+    if isinstance(value, type) or not callable(method):
         given = f"the class {value.__name__}" if isinstance(value, type) else describe(value)
         raise ConfigError(f"client must be an object with generate(request, cancel), as LLMClient says, not {given}")
+    if inspect.iscoroutinefunction(method):
+        raise ConfigError("client.generate must block until the answer is there; this one is a coroutine function")
 
 
 def _check_callable(name: str, value: object, error: type[ConfigError | InvalidRequestError]) -> None:

@@ -417,12 +417,27 @@ def test_an_input_object_is_not_compared(project: Project) -> None:
 # ----------------------------------------------------------------------------------------- building an engine
 
 
+class AsyncClient:
+    """Made for an event loop."""
+
+    async def generate(self, request: Any, cancel: Any) -> Any:
+        """Answer some day."""
+
+
+class NoClient:
+    """Has the name and not the method."""
+
+    generate = "later"
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"client": ScriptedClient}, "the class ScriptedClient"),
         ({"client": object()}, "generate"),
         ({"client": 3}, "an integer"),
+        ({"client": AsyncClient()}, "a coroutine function"),
+        ({"client": NoClient()}, "a NoClient"),
         ({"repairer": 3}, "repairer"),
         ({"backends": Backend("x", endpoint="http://h/v1")}, "a Backend"),
         ({"backends": 3}, "an integer"),

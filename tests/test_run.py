@@ -24,10 +24,14 @@ from promptkit import (
     Usage,
 )
 from promptkit._coordinator import Coordinator
+from promptkit._inputs import check_inputs
+from promptkit._validate import validate_output
 from promptkit.errors import (
     AlreadyClaimedError,
     CapacityExceededError,
+    ConfigError,
     CredentialError,
+    DeadlineExceededError,
     EngineClosedError,
     GenerationCancelledError,
     GenerationDeadlineError,
@@ -38,6 +42,8 @@ from promptkit.errors import (
     OutputValidationError,
     OverloadedError,
     QueueTimeoutError,
+    RunCancelledError,
+    UnknownNameError,
 )
 from promptkit.testing import FakeClock, Gate, ScriptedClient, held
 from support.inject import CODE, InjectedError, Interrupted, points
@@ -291,6 +297,92 @@ def test_c09_an_engine_made_and_busy_before_a_fork_works_in_the_child(project: P
     gate.open()
     assert busy.result().data == "first"
     assert engine.run("echo", inputs=INPUTS).data == "later"
+
+
+# ------------------------------------------------------------------------------------------ order of the steps
+
+
+@pytest.fixture
+def full(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """An engine whose only place is taken, and a handle-worthy credential in the environment."""
+    monkeypatch.setenv("PROMPTKIT_TEST_KEY", "sk-1")
+    backend = {"concurrency_limit": 1, "queue_capacity": 0, "api_key_env": "PROMPTKIT_TEST_KEY"}
+    engine = project.engine(ScriptedClient(always="x"), backend=backend)
+    with engine._runner._manager.admit("local", CancelToken()):
+        yield engine
+    assert stats(engine) == (0, 0, 0)
+
+
+def test_a_token_that_is_over_comes_before_a_full_backend(full: Engine) -> None:
+    """Whoever does not want the answer any more is not told to come back later."""
+    token = CancelToken()
+    token.cancel("left")
+    with pytest.raises(RunCancelledError, match="left"):
+        full.run("echo", inputs=INPUTS, cancel=token)
+    with pytest.raises(DeadlineExceededError):
+        full.run("echo", inputs=INPUTS, timeout=0)
+
+
+def test_routing_comes_before_admission(full: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with names, session and credential is told by a full backend too; inputs are not looked at."""
+    handle = full.prepare_execution("echo", inputs=INPUTS)
+    mistakes: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"request": "nowhere"}, UnknownNameError),
+        ({"profile": "nowhere"}, UnknownNameError),
+        ({"session_id": "a\nb"}, InvalidRequestError),
+        ({"override": ExecutionOverride(endpoint="ftp://h")}, ConfigError),
+        ({"inputs": {}}, CapacityExceededError),
+    ]
+    for options, kind in mistakes:
+        with pytest.raises(kind):
+            full.run(**{"request": "echo", "inputs": INPUTS, **options})
+    with pytest.raises(CapacityExceededError):
+        full.run_prepared(handle)
+    monkeypatch.delenv("PROMPTKIT_TEST_KEY")
+    for call in (lambda: full.run("echo", inputs=INPUTS), lambda: full.run_prepared(handle)):
+        with pytest.raises(CredentialError):
+            call()
+    assert not handle.is_claimed
+
+
+def test_the_lease_is_held_through_completing_validating_and_repairing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A permit is held in the client alone; the lease from the second phase to the end."""
+    engines: list[Engine] = []
+    seen: list[tuple[str, tuple[int, int, int]]] = []
+
+    class Client:
+        def generate(self, request: Any, cancel: CancelToken) -> GenerateResponse:
+            seen.append(("generate", stats(engines[0])))
+            return GenerateResponse(text='{"n": "x"}' if len(seen) < 5 else '{"n": 1}', finish_reason="stop")
+
+    def repairer(messages: Any, text: str, issues: Any, /) -> Any:
+        seen.append(("repair", stats(engines[0])))
+        return messages
+
+    def spied(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            seen.append((name, stats(engines[0])))
+            return function(*arguments, **options)
+
+        return call
+
+    engine = project.engine(Client(), backend={"concurrency_limit": 1, "queue_capacity": 0}, repairer=repairer)
+    engines.append(engine)
+    monkeypatch.setattr("promptkit._prepare.check_inputs", spied("complete", check_inputs))
+    monkeypatch.setattr("promptkit._run.validate_output", spied("validate", validate_output))
+    engine.run("extract", inputs=INPUTS)
+    lease, permit = (1, 0, 0), (1, 1, 0)
+    assert seen == [
+        ("complete", lease),
+        ("generate", permit),
+        ("validate", lease),
+        ("repair", lease),
+        ("generate", permit),
+        ("validate", lease),
+    ]
+    assert stats(engine) == (0, 0, 0)
 
 
 # ----------------------------------------------------------------------------------------- what is left behind
