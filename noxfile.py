@@ -163,6 +163,6 @@ def chaos(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Measure what a call costs beside its peers; the figures mean something on a quiet machine only."""
-    install_wheel(session, "bench")
+    install_wheel(session, "test", "bench")
     for script in session.posargs or sorted(str(path) for path in Path("benchmarks").glob("*.py")):
         session.run("python", script)
