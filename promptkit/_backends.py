@@ -13,7 +13,16 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from promptkit._fields import FrozenDict, Secret, describe, freeze_headers, is_integer, nearest, optional_text
+from promptkit._fields import (
+    FrozenDict,
+    Secret,
+    describe,
+    freeze_headers,
+    is_integer,
+    nearest,
+    optional_text,
+    shown_endpoint,
+)
 from promptkit._ledger import CapacityPolicy
 from promptkit._types import StructuredOutput
 from promptkit._wire import target_url
@@ -62,7 +71,7 @@ class Backend:
     """
 
     id: str
-    endpoint: str = field(kw_only=True)
+    endpoint: str = field(kw_only=True, repr=shown_endpoint)
     api_key_env: str | None = field(default=None, kw_only=True, validator=optional_text())
     api_key: Secret | None = field(default=None, kw_only=True, repr=False, eq=False, converter=_secret)
     headers: FrozenDict[str, str] = field(factory=FrozenDict, kw_only=True, repr=False, converter=_headers)

@@ -281,6 +281,18 @@ def names_a_secret(name: str) -> bool:
     return _SECRET_NAME.fullmatch(name) is not None
 
 
+def without_query_values(endpoint: str) -> str:
+    """Return an address with ``***`` for the values of its query, since some servers take a key there."""
+    address, mark, query = endpoint.partition("?")
+    names = [part.partition("=") for part in query.split("&")]
+    return address + mark + "&".join(f"{name}=***" if equals else name and "***" for name, equals, _ in names)
+
+
+def shown_endpoint(endpoint: str | None) -> str:
+    """Return the repr of an address, without the values of its query."""
+    return repr(endpoint if endpoint is None else without_query_values(endpoint))
+
+
 _SECRET_HEADER: Final = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 

@@ -46,13 +46,6 @@ def text_hash(text: str) -> str:
     return sha256_of_bytes(utf8(text))
 
 
-def without_query_values(endpoint: str) -> str:
-    """Return an address with ``***`` for the values of its query, since some servers take a key there."""
-    address, mark, query = endpoint.partition("?")
-    names = [part.partition("=") for part in query.split("&")]
-    return address + mark + "&".join(f"{name}=***" if equals else name and "***" for name, equals, _ in names)
-
-
 # ---------------------------------------------------------------------------------------------------- written
 
 

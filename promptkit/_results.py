@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from attrs import evolve, field, frozen
 
 from promptkit._canonical import sha256_of
-from promptkit._fields import Json, describe, freeze, thaw
+from promptkit._fields import Json, describe, freeze, thaw, without_query_values
 from promptkit._forms import (
     Part,
     event_form,
@@ -27,7 +27,6 @@ from promptkit._forms import (
     text_hash,
     usage_form,
     usage_of,
-    without_query_values,
 )
 from promptkit._typed import structure
 from promptkit._types import (

@@ -25,6 +25,7 @@ from promptkit._fields import (
     merge_headers,
     optional_number,
     optional_text,
+    shown_endpoint,
     thaw,
 )
 from promptkit.errors import ConfigError, InputError, InvalidRequestError
@@ -249,7 +250,7 @@ class ExecutionOverride:
     """
 
     model: str | None = field(default=None, validator=optional_text())
-    endpoint: str | None = field(default=None, validator=optional_text())
+    endpoint: str | None = field(default=None, validator=optional_text(), repr=shown_endpoint)
     temperature: float | None = field(default=None, validator=optional_number(minimum=0))
     top_p: float | None = field(default=None, validator=optional_number(minimum=0, maximum=1))
     max_tokens: int | None = field(default=None, validator=optional_number(minimum=1, integer=True))
@@ -364,7 +365,7 @@ class GenerateRequest:
     """
 
     messages: tuple[Message, ...] = field(converter=tuple_of_messages)
-    endpoint: str
+    endpoint: str = field(repr=shown_endpoint)
     model: str | None = None
     backend_id: str | None = None
     profile: str | None = None

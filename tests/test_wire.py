@@ -590,3 +590,12 @@ def test_whatever_comes_is_a_response_or_one_of_our_errors(
     else:
         assert isinstance(response.text, str)
         assert PLANTED not in f"{response.request_id} {response.model} {response.finish_reason} {response.rejection}"
+
+
+def test_a_key_in_the_address_is_not_shown() -> None:
+    """Some servers take it there and echo the address; it is in no repr either."""
+    request = make_request(endpoint="https://h/v1?api-version=7&key=SECRET-in-the-address")
+    with pytest.raises(GenerationError) as caught:
+        read({"error": "no such route: /v1?key=SECRET-in-the-address"}, status=404, request=request)
+    assert "SECRET" not in f"{caught.value} {request!r}"
+    assert "api-version=***" in repr(request)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
 from promptkit._canonical import sha256_of_bytes
 from promptkit._definitions import ProfileDefinition
@@ -17,6 +18,7 @@ from promptkit._loading import _yaml
 from promptkit._loading._execution import COMMON_KEYS, MISNAMED, read_execution, read_headers
 from promptkit._loading._shape import Item, Report, Section
 from promptkit._loading._store import DefinitionStore
+from promptkit._loading._text import quote
 from promptkit._types import Problem
 from promptkit._wire import target_url
 from promptkit.errors import ConfigError
@@ -105,6 +107,12 @@ def _endpoint(report: Report, top: Section) -> str | None:
     except ConfigError as error:
         report.tell(top.place_of("endpoint"), f"endpoint: {error}")
         return None
+    for name, _value in parse_qsl(urlsplit(value.strip()).query, keep_blank_values=True):
+        if names_a_secret(name):
+            report.tell(
+                top.place_of("endpoint"), f"endpoint: the parameter {quote(name)} is made for a key: {_LITERAL_KEY}"
+            )
+            return None
     return value
 
 

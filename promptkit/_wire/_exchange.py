@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from attrs import define
 
-from promptkit._fields import Json, is_secret_header
+from promptkit._fields import Json, is_secret_header, names_a_secret
 from promptkit._types import GenerateRequest, Usage
 from promptkit.errors import GenerationError, MalformedResponseError
 
@@ -35,7 +35,7 @@ _CUT: Final = r"(?:\.\.+|…|\*+)"
 
 
 def _secrets(request: GenerateRequest) -> list[str]:
-    """Return what must not be shown, longest first: the credential, and what stands in headers made for one."""
+    """Return what must not be shown, longest first: the credential, and what headers and parameters for one hold."""
     found = {
         word
         for name, value in request.headers.items()
@@ -43,6 +43,8 @@ def _secrets(request: GenerateRequest) -> list[str]:
         for word in str(value).split()
         if word.lower() not in _SCHEMES
     }
+    query = request.endpoint.partition("?")[2]
+    found.update(value for name, value in parse_qsl(query) if names_a_secret(name))
     known = request.credential.known() if request.credential is not None else None
     if known is not None:
         found.add(known.strip())

@@ -13,9 +13,9 @@ import json
 import re
 from functools import lru_cache
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
-from promptkit._fields import Json, names_a_secret
+from promptkit._fields import Json
 from promptkit._types import GenerateRequest, Message
 from promptkit.errors import ConfigError, InvalidRequestError
 
@@ -34,8 +34,8 @@ def target_url(endpoint: str) -> str:
     White space around it and slashes at its end are dropped; a query string stays (Azure's ``api-version``);
     an endpoint that is the full address already is taken as it is. Nothing else is added: servers differ in
     whether and which version stands in their path. Raises `ConfigError` for anything but an http or https
-    URL with a host, for the address of another call of the API, for a user name, a password or a parameter made
-    for a key in it (they would show wherever the address does), and for a fragment.
+    URL with a host, for the address of another call of the API, for a user name or password in it, and for a
+    fragment.
     """
     text = endpoint.strip()
     example = "it must be like https://host/v1"
@@ -56,12 +56,6 @@ def target_url(endpoint: str) -> str:
         raise ConfigError(f"endpoint host {host!r} is not ASCII: write it in its xn-- form")
     if parts.fragment or text.endswith("#"):
         raise ConfigError(f"the endpoint on host {host!r} has a fragment (#…), which a server never sees: leave it out")
-    for name, _value in parse_qsl(parts.query, keep_blank_values=True):
-        if names_a_secret(name):
-            raise ConfigError(
-                f"the endpoint on host {host!r} has the parameter {name!r}, which is made for a key: use api_key_env, "
-                "or give the Backend a header for it"
-            )
     if other := _OTHER_CALL.search(parts.path):
         raise ConfigError(
             f"the endpoint on host {host!r} ends in {other[1]}, the address of another call: end it before that, where "
