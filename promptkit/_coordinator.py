@@ -116,7 +116,8 @@ class Coordinator:
         self._manager = manager
         self._may_retry = may_retry
         self._clock = clock
-        self._jitter = random.Random().uniform  # noqa: S311  # spreads retries, guards nothing
+        # The system's source has no state: workers that were forked after the engine was made do not wait in step.
+        self._jitter = random.SystemRandom().uniform
 
     def generate(
         self, request: GenerateRequest, kind: AttemptKind, account: Account, retry: RetryPolicy

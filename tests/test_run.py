@@ -299,6 +299,24 @@ def test_c09_an_engine_made_and_busy_before_a_fork_works_in_the_child(project: P
     assert engine.run("echo", inputs=INPUTS).data == "later"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_forked_workers_do_not_wait_in_step(project: Project) -> None:
+    """Full jitter spreads the retries of workers that were all made of one engine."""
+    jitter = project.engine(ScriptedClient())._runner._coordinator._jitter
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, repr([jitter(0, 1) for _ in range(4)]).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        theirs = pipe.read()
+    os.waitpid(child, 0)
+    assert theirs.count(",") == 3
+    assert theirs != repr([jitter(0, 1) for _ in range(4)])
+
+
 # ------------------------------------------------------------------------------------------ order of the steps
 
 
