@@ -174,3 +174,13 @@ def test_help_names_the_subcommands(command: Any) -> None:
     for name in ("run", "render", "check", "diff", "schema"):
         assert f"\n  {name} " in stdout
     assert "--queue-timeout" in finish(start(command, "run", "-h"))[1]
+
+
+def test_every_exit_code_is_documented() -> None:
+    """The table of the reference, which is the package's docstring, has each code that the command can end with."""
+    import promptkit.cli
+
+    text = promptkit.cli.__doc__ or ""
+    rows = {int(row.split()[0]) for row in text.splitlines() if row[:1].isdigit()}
+    assert rows == {code for code in Exit if code != Exit.READER_GONE}
+    assert str(int(Exit.READER_GONE)) in text

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from promptkit import RunResult
+from promptkit import AttemptEvent, RunResult, Usage
+from promptkit.cli._app import _tell
 from promptkit.cli._exit import Exit, exit_code
 from promptkit.errors import EngineClosedError
 
@@ -219,3 +220,25 @@ def test_7_a_turn_that_does_not_come(command: Any) -> None:
 def test_every_other_error_of_promptkit_is_a_problem() -> None:
     """A class without a code of its own has the general one."""
     assert exit_code(EngineClosedError("closed")) == Exit.PROBLEMS
+
+
+def test_an_attempt_is_told_with_what_is_known_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Waits that are worth a word, tokens where the server counted, the error, and when it is tried again."""
+    usage = Usage(total_tokens=1234)
+    event = AttemptEvent(
+        number=2,
+        kind="initial",
+        outcome="failed",
+        is_dispatched=True,
+        queued_s=3.21,
+        generation_s=1.04,
+        usage=usage,
+        error_type="OverloadedError",
+        error="the server is [overloaded] :smile:",
+        next_delay_s=0.5,
+    )
+    _tell(event)
+    assert capsys.readouterr().err == (
+        "attempt 2 (initial): failed after 1.0 s, queued 3.2 s, 1234 tokens, next in 0.5 s\n"
+        "  OverloadedError: the server is [overloaded] :smile:\n"
+    )
