@@ -100,7 +100,7 @@ def tests(session: nox.Session) -> None:
     if session.posargs or session.python != PYTHONS[0]:
         run_tests(session, "pytest", *session.posargs)
         return
-    # Not `pytest --cov`: promptkit's own pytest plugin is loaded before that could start to measure.
+    # Not `pytest --cov`: whatever a plugin imports is imported before that could start to measure.
     session.run("coverage", "erase")
     run_tests(session, "coverage", "run", str(Path(session.bin) / "pytest"))
     session.run("coverage", "combine", "--quiet")

@@ -22,6 +22,7 @@ from attrs import asdict, fields, frozen
 from promptkit._canonical import escape_surrogates
 from promptkit._fields import Json
 from promptkit._types import GenerateRequest, GenerateResponse, Usage
+from promptkit.errors import ConfigError
 
 KIND: Final = "promptkit.recording/1"
 MAX_LINES: Final = 60
@@ -56,7 +57,7 @@ class Folder:
     def all(self) -> Iterator[Recording]:
         """Yield every recording that can be read, by file name."""
         for file in sorted(self.path.glob("*.json")):
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, OSError):
                 if (recording := _read(file)) is not None:
                     yield recording
 
@@ -112,7 +113,10 @@ def _answer(form: Json, where: str) -> GenerateResponse:
     usage = form.get("usage")
     if usage is not None and not (isinstance(usage, dict) and _USAGE_FIELDS.issuperset(usage)):
         raise ValueError(f"{where}: usage must be a mapping of {', '.join(sorted(_USAGE_FIELDS))}")
-    return GenerateResponse(**{**form, "usage": None if usage is None else Usage(**usage)})
+    try:
+        return GenerateResponse(**{**form, "usage": None if usage is None else Usage(**usage)})
+    except ConfigError as exc:
+        raise ValueError(f"{where}: {exc}") from exc
 
 
 # ------------------------------------------------------------------------------------------------- the nearest

@@ -16,7 +16,8 @@ from promptkit._cancel import CancelToken
 from promptkit._openai import OpenAIClient
 from promptkit._ports import LLMClient
 from promptkit._types import GenerateRequest, GenerateResponse
-from promptkit.errors import ConfigError, GenerationError
+from promptkit._wire import check_response
+from promptkit.errors import ConfigError, GenerationError, MalformedResponseError
 from promptkit.testing._recordings import Folder, Recording, difference
 
 
@@ -60,7 +61,7 @@ class RecordingClient:
     def generate(self, request: GenerateRequest, cancel: CancelToken) -> GenerateResponse:
         """Return what the client answers, once it has been written down. Blocks; raises what the client raises."""
         response = self._client.generate(request, cancel)
-        if isinstance(response, GenerateResponse):
+        if _is_answer(response, request):
             name = request.rendered_hash()
             with self._lock:
                 answers = self._answers[name] = (*self._answers.get(name, ()), response)
@@ -79,6 +80,17 @@ class RecordingClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _is_answer(response: object, request: GenerateRequest) -> bool:
+    """Say whether a response can be written down: a refusal can, what is none of the right types cannot."""
+    try:
+        check_response(response, request)
+    except MalformedResponseError:
+        return False
+    except GenerationError:
+        return True
+    return True
 
 
 class ReplayClient:

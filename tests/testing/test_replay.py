@@ -9,7 +9,7 @@ import pytest
 
 from promptkit import Backend, CancelToken, GenerateRequest, GenerateResponse, Message, Usage
 from promptkit._canonical import sha256_of
-from promptkit.errors import ConfigError, GenerationError, ProviderError, RunCancelledError
+from promptkit.errors import ConfigError, GenerationError, ProviderError, RefusalError, RunCancelledError
 from promptkit.testing import Gate, RecordingClient, ReplayClient, ReplayError, ScriptedClient, held
 from support.project import Project
 from support.threads import Worker
@@ -100,11 +100,21 @@ def test_recording_again_replaces_what_is_asked_again_only(tmp_path: Path) -> No
 def test_failures_are_passed_on_and_not_recorded(tmp_path: Path) -> None:
     """A recording says what a model answered; failures are for scripts."""
     tape = tmp_path / "tape"
-    client = RecordingClient(ScriptedClient([ProviderError("down", status=500), lambda _: 5]), tape)
+    strange = GenerateResponse(text="x", model=object())  # type: ignore[arg-type]  # a broken client
+    client = RecordingClient(ScriptedClient([ProviderError("down", status=500), lambda _: 5, strange]), tape)
     with pytest.raises(ProviderError, match="down"):
         client.generate(request(), CancelToken())
-    assert client.generate(request(), CancelToken()) == 5  # type: ignore[comparison-overlap]  # a broken client
+    assert client.generate(request(), CancelToken()) == 5  # type: ignore[comparison-overlap]  # likewise
+    assert client.generate(request(), CancelToken()) is strange
     assert not tape.exists()
+
+
+def test_a_refusal_is_an_answer(project: Project, tmp_path: Path) -> None:
+    """It is played back, and ends the run as it did when it was recorded."""
+    refusal, tape = GenerateResponse(refusal="I would rather not.", finish_reason="stop"), tmp_path / "tape"
+    for make in (lambda: RecordingClient(ScriptedClient([refusal]), tape), lambda: ReplayClient(tape)):
+        with pytest.raises(RefusalError):
+            project.engine(make()).run("echo", inputs={"text": "t"})
 
 
 def test_a_request_without_a_recording_is_told_the_nearest(project: Project, tmp_path: Path) -> None:
@@ -168,6 +178,7 @@ def test_images_tell_requests_apart_and_are_not_written(tmp_path: Path) -> None:
         b'{"kind": "promptkit.recording/1", "request": {}, "answers": [{"colour": 1}]}',
         b'{"kind": "promptkit.recording/1", "request": {}, "answers": [{"usage": {"colour": 1}}]}',
         b'{"kind": "promptkit.recording/1", "request": {}, "answers": [{"usage": 5}]}',
+        b'{"kind": "promptkit.recording/1", "request": {}, "answers": [{"usage": {"cost": "x"}}]}',
     ],
 )
 def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
@@ -178,6 +189,7 @@ def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
     client = ReplayClient(tmp_path)
     with pytest.raises(ReplayError, match=broken.name):
         client.generate(request(), CancelToken())
+    (tmp_path / "folder.json").mkdir()
     with pytest.raises(ReplayError, match=r"\+third"):
         client.generate(request("third"), CancelToken())
     assert client.generate(request("other"), CancelToken()).text == "x"
