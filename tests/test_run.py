@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import os
+import pickle
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -494,6 +496,20 @@ def test_usage_sums_with_presence(project: Project) -> None:
     assert result.usage == Usage(prompt_tokens=3, completion_tokens=0, cached_tokens=2, cost=0.75)
     assert result.usage.total_tokens is None
     assert [event.usage is None for event in result.attempts] == [False, True, False]
+
+
+def test_what_a_run_gives_and_takes_survives_copies(project: Project) -> None:
+    """Request, result, prepared run, events and what the client was given are equal after pickle, copy and deepcopy."""
+    client = ScriptedClient(['{"n": "x"}', '{"n": 1}'])
+    engine = project.engine(client, backend={"api_key": "sk-secret"})
+    request = RunRequest("extract", {"text": "t"}, session_id="s", override=ExecutionOverride(stop=["x"], seed=0))
+    result = engine.run(request)
+    for record in (request, result, result.prepared, *result.attempts, *client.requests):
+        data = pickle.dumps(record)
+        assert b"sk-secret" not in data
+        for twin in (pickle.loads(data), copy.copy(record), copy.deepcopy(record)):
+            assert twin == record
+            assert type(twin) is type(record)
 
 
 def test_c33_a_truncated_repair_carries_what_both_answers_cost(project: Project) -> None:
