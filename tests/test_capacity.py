@@ -827,7 +827,7 @@ def test_a_handler_that_cancels_reaches_the_thread_it_interrupts(on_signal: Any)
     on_signal(lambda: token.cancel("signal"))
     with (
         manager.acquire("b", CancelToken()),
-        rescued(lambda: token.cancel("again")),
+        rescued(lambda: (token.cancel("it hangs"), clock.advance(0))),
         pytest.raises(RunCancelledError, match="signal"),
     ):
         manager.acquire("b", token)
@@ -847,7 +847,7 @@ def test_a_handler_that_releases_inside_the_pool_is_served_by_the_pool_itself(on
     held = manager.acquire("b", CancelToken())
     on_signal(held.release)
     token = CancelToken()
-    with rescued(lambda: token.cancel("it hangs")), manager.acquire("b", token):
+    with rescued(lambda: (token.cancel("it hangs"), clock.advance(0))), manager.acquire("b", token):
         assert manager.stats("b") == (0, 1, 0)
     held.release()
     assert manager.stats("b") == (0, 0, 0)
