@@ -2,9 +2,10 @@
 
 import sys
 
+import attrs
 import pytest
 
-from promptkit._ledger import CapacityPolicy, Ledger
+from promptkit._ledger import CapacityPolicy, Ledger, _check_count
 from promptkit.errors import ConfigError
 
 
@@ -71,6 +72,18 @@ def test_a_wrong_policy_is_refused(limit: object, queue: object, message: str) -
     assert str(caught.value) == message
 
 
+def test_a_count_is_bounded_by_the_minimum_that_its_field_names() -> None:
+    """The minimum itself is allowed, and both messages say it."""
+    sample = attrs.make_class("Sample", {"size": attrs.field(validator=_check_count(7))})
+    assert sample(7).size == 7
+    with pytest.raises(ConfigError) as caught:
+        sample(6)
+    assert str(caught.value) == "size must be at least 7, not 6"
+    with pytest.raises(ConfigError) as caught:
+        sample("7")
+    assert str(caught.value) == "size must be a whole number, at least 7, not a string"
+
+
 # ------------------------------------------------------------------------------------------------- admission
 
 
@@ -108,6 +121,14 @@ def test_leaving_without_having_been_admitted_changes_nothing() -> None:
     ledger.admit("a")
     ledger.leave("stranger")
     assert list(ledger.leases) == ["a"]
+
+
+def test_leaving_says_whether_there_was_a_lease() -> None:
+    """Who gives back what the ledger does not have is looked for elsewhere, under the lock."""
+    ledger = make_ledger()
+    ledger.admit("a")
+    assert ledger.leave("a")
+    assert not ledger.leave("a")
 
 
 # --------------------------------------------------------------------------------------------------- permits
@@ -196,6 +217,15 @@ def test_enqueuing_again_keeps_the_place() -> None:
     assert list(ledger.waiting.items()) == [("b", "another wake"), ("c", "wake c")]
 
 
+def test_enqueuing_says_whether_there_is_something_to_grant() -> None:
+    """A permit may have been given back since the request; as a rule there is none, and nobody needs to look."""
+    ledger = make_ledger(1)
+    ledger.request("a")
+    assert not ledger.enqueue("b", "wake b")
+    ledger.give_back("a")
+    assert ledger.enqueue("c", "wake c")
+
+
 def test_requesting_again_what_has_been_granted_takes_no_second_permit() -> None:
     """An interrupted request can be run again, also when nothing is free and somebody waits."""
     ledger = make_ledger(2)
@@ -262,6 +292,14 @@ def test_finishing_leaves_the_others_alone() -> None:
     assert ledger.give_back("a")
     ledger.finish("a")
     assert list(ledger.waiting) == ["b", "c"]
+
+
+def test_finishing_with_an_empty_queue_takes_the_permit_back() -> None:
+    """Whoever waited has left before the lock was had."""
+    ledger = make_ledger(1)
+    ledger.request("a")
+    ledger.finish("a")
+    assert not ledger.held
 
 
 # ------------------------------------------------------------------------------------------ grant or cancel
