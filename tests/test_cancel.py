@@ -150,6 +150,18 @@ def test_a_wrong_poll_interval_is_refused(interval: object) -> None:
         CancelToken(poll=bool, poll_interval_s=interval)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [(-1, "-1"), (-0.5, "-0.5"), (math.nan, "a number"), (True, "a boolean"), ("5", "a string"), ([5], "a list")],
+)
+def test_a_refusal_shows_a_number_of_seconds_and_the_kind_of_anything_else(given: object, shown: str) -> None:
+    """What is no number may be anything, also what should not be in a log."""
+    with pytest.raises(InvalidRequestError, match=f"or None for no limit, not {shown}$"):
+        CancelToken(timeout=given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match=f"above 0, not {shown}$"):
+        CancelToken(poll=bool, poll_interval_s=given)  # type: ignore[arg-type]
+
+
 def test_a_poll_that_is_no_function_is_refused() -> None:
     """When the token is made, not when it is asked."""
     with pytest.raises(InvalidRequestError, match=r"CancelToken.poll must be a function or None, not a boolean"):
@@ -594,6 +606,29 @@ def test_wait_until_ends_at_the_tokens_own_deadline() -> None:
     clock.advance(3)
     with pytest.raises(DeadlineExceededError, match="3 s"):
         sleeper.result()
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "poll_interval_s", "expected_s"),
+    [(None, None, 10), (3, None, 3), (20, None, 10), (None, 0.5, 0.5), (3, 5, 3), (20, 15, 10)],
+)
+def test_wait_until_sleeps_until_the_first_moment_that_matters(
+    timeout_s: float | None, poll_interval_s: float | None, expected_s: float
+) -> None:
+    """Its own end, ten seconds away; the token's deadline; or the next time to ask the poll."""
+    slept_until: list[float | None] = []
+
+    class Noting(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            slept_until.append(deadline)
+            token.cancel()
+
+    clock = Noting()
+    token = CancelToken(timeout=timeout_s, clock=clock)
+    token.poll_interval_s = poll_interval_s
+    with pytest.raises(RunCancelledError):
+        wait_until(token, clock.monotonic() + 10)
+    assert slept_until == [clock.monotonic() + expected_s]
 
 
 def test_wait_until_asks_the_poll_at_every_interval() -> None:
