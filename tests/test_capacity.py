@@ -24,6 +24,8 @@ from promptkit.errors import (
 from support.clock import FakeClock
 from support.threads import Worker, rescued
 
+REENTERED = "^a signal handler or finaliser asked for capacity while it interrupted the same pool$"
+
 
 class Bench:
     """A manager with one limited backend, ``b``, on a fake clock, and what the tests do with it."""
@@ -562,6 +564,112 @@ def test_a_polled_token_is_asked_at_every_interval_and_outside_the_lock() -> Non
     bench.assert_empty()
 
 
+class NotingClock(FakeClock):
+    """Jumps to the moment that is slept for, and notes the seconds from the start until then."""
+
+    def __init__(self) -> None:
+        super().__init__(is_jumping=True)
+        self.began = self.monotonic()
+        self.slept_until: list[float] = []
+
+    @property
+    def seconds(self) -> float:
+        """How many have passed."""
+        return self.monotonic() - self.began
+
+    def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+        """Note, and jump."""
+        if deadline is None:
+            pytest.fail("a wait has no end")
+        self.slept_until.append(deadline - self.began)
+        super().wait(condition, deadline)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "queue_s", "poll_interval_s", "slept_until", "error"),
+    [
+        (None, 2, None, [2], QueueTimeoutError),
+        (2, None, None, [2], DeadlineExceededError),
+        (2, 3, None, [2], DeadlineExceededError),
+        (3, 2, None, [2], QueueTimeoutError),
+        (None, 1.25, 0.5, [0.5, 1, 1.25], QueueTimeoutError),
+        (1.25, None, 0.5, [0.5, 1, 1.25], DeadlineExceededError),
+        (1.25, 2, 5, [1.25], DeadlineExceededError),
+    ],
+)
+def test_a_wait_lasts_until_the_first_moment_that_matters_and_nobody_late_waits_again(
+    timeout_s: float | None,
+    queue_s: float | None,
+    poll_interval_s: float | None,
+    slept_until: list[float],
+    error: type[Exception],
+) -> None:
+    """The token's deadline, the queue's, or the next time to ask the poll: in the first wait and in those after it."""
+    clock = NotingClock()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    token = CancelToken(timeout=timeout_s, clock=clock)
+    token.poll_interval_s = poll_interval_s
+    with manager.acquire("b", CancelToken()), pytest.raises(error):
+        manager.permit("b").acquire(token, None if queue_s is None else clock.began + queue_s)
+    assert clock.slept_until == slept_until
+
+
+def test_a_poll_is_asked_before_the_first_interval_and_after_each() -> None:
+    """Not twice at one moment: it may ask a server."""
+    clock = NotingClock()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    asked_at: list[float] = []
+
+    def poll() -> bool:
+        asked_at.append(clock.seconds)
+        return len(asked_at) == 3
+
+    with manager.acquire("b", CancelToken()), pytest.raises(RunCancelledError):
+        manager.acquire("b", CancelToken(poll=poll, poll_interval_s=0.5, clock=clock))
+    assert asked_at == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize("queue_s", [100, 0.5])
+def test_a_permit_granted_while_the_poll_is_asked_is_taken_without_waiting_again(queue_s: float) -> None:
+    """Its notification found nobody; and what has been granted is not late."""
+    clock = NotingClock()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    held = manager.acquire("b", CancelToken())
+
+    def poll() -> None:
+        if clock.seconds:
+            held.release()
+
+    permit = manager.permit("b")
+    permit.acquire(CancelToken(poll=poll, poll_interval_s=0.5, clock=clock), clock.began + queue_s)
+    assert clock.slept_until == [0.5]
+    assert manager.stats("b") == (0, 1, 0)
+    permit.release()
+
+
+def test_who_is_late_has_left_the_queue_before_the_token_is_looked_at_again() -> None:
+    """Nothing is granted to a ticket whose thread has given up."""
+    clock = NotingClock()
+    manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+    waiting: list[int] = []
+
+    class Token(CancelToken):
+        """Notes how many wait whenever it is looked at."""
+
+        __slots__ = ()
+
+        @property
+        def cancelled(self) -> bool:
+            stats = manager.stats("b")
+            assert stats is not None
+            waiting.append(stats.waiting)
+            return False
+
+    with manager.acquire("b", CancelToken()), pytest.raises(QueueTimeoutError):
+        manager.permit("b").acquire(Token(), clock.began + 2)
+    assert waiting == [1, 0]
+
+
 def test_waiting_works_on_the_machines_clock() -> None:
     """A short queue timeout, for real."""
     manager = Manager({"b": CapacityPolicy(1, 1)})
@@ -593,7 +701,7 @@ def test_release_is_idempotent_in_every_state(kind: str) -> None:
     fresh = make()
     fresh.release()
     fresh.release()
-    with pytest.raises(RuntimeError, match="a lease or permit is used once"):
+    with pytest.raises(RuntimeError, match=r"^a lease or permit is used once; ask the manager for a new one$"):
         use(fresh)
     claim = make()
     use(claim)
@@ -606,6 +714,37 @@ def test_release_is_idempotent_in_every_state(kind: str) -> None:
     claim.release()  # does not take what the other has
     assert bench.stats != (0, 0, 0)
     other.release()
+    bench.assert_empty()
+
+
+def test_giving_back_waits_for_no_lock_when_nobody_queues() -> None:
+    """Nor does giving back again, ever: `finally` blocks do both."""
+    bench = Bench()
+    lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
+    lease.admit(bench.token)
+    permit.acquire(bench.token)
+    with bench.manager._pools["b"].lock:
+        for claim in (lease, permit, lease, permit):
+            Worker(claim.release).result()
+    bench.assert_empty()
+
+
+def test_an_interrupted_admission_or_request_takes_nothing() -> None:
+    """Even before anybody calls release, and with the claim still alive."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    ledger = pool.ledger = NoisyLedger(pool.policy)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
+    ledger.noise = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        lease.admit(bench.token)
+    ledger.noise = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        permit.acquire(bench.token)
     bench.assert_empty()
 
 
@@ -640,12 +779,13 @@ def test_using_a_claim_twice_does_not_lose_it() -> None:
     bench.assert_empty()
 
 
-def test_a_waiting_permit_can_be_released_by_another_thread() -> None:
-    """Its caller is told that it will not come."""
+@pytest.mark.parametrize("queue_deadline", [None, 5000.0])
+def test_a_waiting_permit_can_be_released_by_another_thread(queue_deadline: float | None) -> None:
+    """Its caller is told that it will not come, and not that it is late."""
     bench = Bench()
     with bench.acquire():
         permit = bench.manager.permit("b")
-        worker = Worker(permit.acquire, bench.token)
+        worker = Worker(permit.acquire, bench.token, queue_deadline)
         bench.clock.wait_for_sleepers(1)
         permit.release()
         assert bench.stats.waiting == 0
@@ -1033,13 +1173,13 @@ def test_a_handler_must_not_ask_for_capacity_inside_the_pool(on_signal: Any) -> 
     on_signal(lambda: manager.acquire("b", CancelToken()))
     with (
         manager.acquire("b", CancelToken()),
-        pytest.raises(RuntimeError, match="a signal handler or finaliser asked for capacity"),
+        pytest.raises(RuntimeError, match=REENTERED),
     ):
         manager.acquire("b", CancelToken())
     on_signal(lambda: manager.admit("b", CancelToken()))
     with (
         manager.acquire("b", CancelToken()),
-        pytest.raises(RuntimeError, match="a signal handler or finaliser asked for capacity"),
+        pytest.raises(RuntimeError, match=REENTERED),
     ):
         manager.acquire("b", CancelToken())
     assert manager.stats("b") == (0, 0, 0)
