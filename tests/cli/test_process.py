@@ -50,9 +50,17 @@ def waiting(command: Any, *arguments: str, **options: Any) -> subprocess.Popen[s
     """Start a run whose model never answers, and return when its request is in flight."""
     command.script(WAITS)
     process = start(command, "run", "echo", "-i", "text=x", "--engine", command.engine, *arguments, **options)
-    assert process.stderr is not None
-    assert process.stderr.readline() == "in flight\n"
+    wait_for_line(process, "in flight\n")
     return process
+
+
+def wait_for_line(process: subprocess.Popen[str], line: str) -> None:
+    """Block until a process says ``line`` on stderr; one that says something else is ended."""
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    if said != line:
+        process.kill()
+        raise AssertionError(f"it said {said + finish(process)[2]!r}")
 
 
 def test_the_process_ends_with_the_code(command: Any) -> None:
@@ -94,8 +102,7 @@ def test_7_ctrl_c_outside_of_a_run(command: Any) -> None:
         """,
     )
     process = start(command, "check", "--engine", "slow:engine")
-    assert process.stderr is not None
-    assert process.stderr.readline() == "loading\n"
+    wait_for_line(process, "loading\n")
     process.send_signal(signal.SIGINT)
     assert finish(process) == (Exit.CANCELLED, "", "cancelled\n")
 
