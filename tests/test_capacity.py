@@ -79,7 +79,7 @@ class Bench:
 def test_a_blank_backend_id_is_refused() -> None:
     """It would never be found again."""
     for backend_id in ("", "  ", "\t\n"):
-        with pytest.raises(ConfigError, match="a backend id must not be blank"):
+        with pytest.raises(ConfigError, match=r"^a backend id must not be blank$"):
             Manager({backend_id: CapacityPolicy(1, 0)})
 
 
@@ -614,6 +614,17 @@ def test_a_wait_lasts_until_the_first_moment_that_matters_and_nobody_late_waits_
     assert clock.slept_until == slept_until
 
 
+def test_a_poll_that_is_true_beforehand_takes_no_permit_that_is_free() -> None:
+    """The error says what for."""
+    bench = Bench()
+    with pytest.raises(
+        RunCancelledError,
+        match=r"^the run was cancelled while waiting for a permit of backend 'b': its poll function returned true$",
+    ):
+        bench.acquire(CancelToken(poll=lambda: True, clock=bench.clock))
+    bench.assert_empty()
+
+
 def test_a_poll_is_asked_before_the_first_interval_and_after_each() -> None:
     """Not twice at one moment: it may ask a server."""
     clock = NotingClock()
@@ -770,12 +781,16 @@ def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None
 def test_using_a_claim_twice_does_not_lose_it() -> None:
     """The refusal leaves what the first use has taken."""
     bench = Bench(1, 0)
-    lease = bench.manager.lease("b")
+    lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
     lease.admit(bench.token)
+    permit.acquire(bench.token)
     with pytest.raises(RuntimeError, match="used once"):
         lease.admit(bench.token)
-    assert bench.stats.admitted == 1
+    with pytest.raises(RuntimeError, match="used once"):
+        permit.acquire(bench.token)
+    assert bench.stats == (1, 1, 0)
     lease.release()
+    permit.release()
     bench.assert_empty()
 
 
