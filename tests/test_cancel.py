@@ -162,6 +162,12 @@ def test_a_refusal_shows_a_number_of_seconds_and_the_kind_of_anything_else(given
         CancelToken(poll=bool, poll_interval_s=given)  # type: ignore[arg-type]
 
 
+def test_a_poll_is_asked_ten_times_a_second_unless_told_otherwise() -> None:
+    """And a child's waits ask as often."""
+    token = CancelToken(poll=bool)
+    assert token.poll_interval_s == token.child().poll_interval_s == 0.1
+
+
 def test_a_poll_that_is_no_function_is_refused() -> None:
     """When the token is made, not when it is asked."""
     with pytest.raises(InvalidRequestError, match=r"CancelToken.poll must be a function or None, not a boolean"):
@@ -199,6 +205,18 @@ def test_the_nearest_reason_is_the_childs_own() -> None:
     parent.cancel("parent")
     child.cancel("child")
     assert child.reason == "child"
+
+
+def test_of_two_deadlines_at_one_moment_the_parents_seconds_are_named() -> None:
+    """They are the ones that the caller gave first."""
+    clock = FakeClock()
+    parent = CancelToken(timeout=10, clock=clock)
+    clock.advance(4)
+    child = parent.child(timeout=6)
+    clock.advance(6)
+    with pytest.raises(DeadlineExceededError) as caught:
+        child.raise_if_cancelled()
+    assert caught.value.timeout_s == 10
 
 
 @pytest.mark.parametrize(

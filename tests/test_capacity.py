@@ -778,6 +778,24 @@ def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None
     bench.assert_empty()
 
 
+def test_a_thread_that_finds_itself_granted_leaves_the_queue() -> None:
+    """Whoever granted it was interrupted before saying so; the next grant is not to stumble over it."""
+    bench = Bench(1)
+    held = bench.acquire()
+    permit = bench.manager.permit("b")
+    worker = Worker(permit.acquire, bench.token)
+    bench.clock.wait_for_sleepers(1)
+    ledger = bench.manager._pools["b"].ledger
+    ledger.give_back(held)
+    assert ledger.grant() is permit  # and nobody has told its thread
+    bench.clock.advance(0)
+    worker.result()
+    assert bench.stats == (0, 1, 0)
+    permit.release()
+    held.release()
+    bench.assert_empty()
+
+
 def test_using_a_claim_twice_does_not_lose_it() -> None:
     """The refusal leaves what the first use has taken."""
     bench = Bench(1, 0)
