@@ -158,7 +158,17 @@ class Image:
 
 
 def _images(images: Iterable[Image]) -> tuple[Image, ...]:
-    return tuple(images)
+    given: object = images
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
+        raise InvalidRequestError(f"a Message's images must be a list of Image records, not {describe(given)}")
+    several = tuple(given)
+    for image in several:
+        if not isinstance(image, Image):
+            raise InvalidRequestError(
+                f"a Message's images must be Image records, as earlier messages have them, not {describe(image)}; "
+                "give an Artifact to an input of the type image instead"
+            )
+    return several
 
 
 @frozen
@@ -166,7 +176,8 @@ class Message:
     """One turn: who speaks, the text, and the images that go with it (in order, after the text).
 
     ``role`` is ``"system"``, ``"user"`` or ``"assistant"``; ``content`` is sent as it is and is never a template.
-    Raises `InvalidRequestError` for another role or type.
+    ``images`` are those of another message: what a run has prepared, to be sent again as history. Raises
+    `InvalidRequestError` for another role or type.
     """
 
     role: Role
@@ -346,8 +357,15 @@ class RunRequest:
 
 
 def tuple_of_messages(value: Iterable[Message]) -> tuple[Message, ...]:
-    """Copy messages into a tuple; a converter by its own name, since the type of a bare ``tuple`` is lost."""
-    return tuple(value)
+    """Copy messages into a tuple. Raises `ConfigError` for anything else."""
+    given: object = value
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"messages must be a list of Message records, not {describe(given)}")
+    several = tuple(given)
+    for message in several:
+        if not isinstance(message, Message):
+            raise ConfigError(f"messages must be Message records, not {describe(message)}")
+    return several
 
 
 @frozen(kw_only=True)

@@ -353,6 +353,23 @@ def test_inputs_that_contain_themselves_are_refused() -> None:
         RunRequest("a", cycle)
 
 
+@pytest.mark.parametrize(
+    ("images", "given"),
+    [(5, "an integer"), ("x.png", "a string"), (["x.png"], "a string"), ([Artifact(data=b"x")], "an Artifact")],
+)
+def test_a_message_takes_nothing_but_image_records(images: Any, given: str) -> None:
+    """Whatever else a caller may take for an image is refused where it is given, with the way to give one."""
+    with pytest.raises(InvalidRequestError, match=f"images must be .*, not {given}"):
+        Message("user", "x", images=images)
+
+
+@pytest.mark.parametrize(("messages", "given"), [(5, "an integer"), ("abc", "a string"), ([{}], "a mapping")])
+def test_a_generate_request_takes_nothing_but_messages(messages: Any, given: str) -> None:
+    """A record that a client would stumble over cannot be made."""
+    with pytest.raises(ConfigError, match=f"messages must be .*, not {given}"):
+        GenerateRequest(messages=messages, endpoint="http://127.0.0.1:1/v1")
+
+
 # --------------------------------------------------------------------------------- the hash of a rendering
 
 SAME = [
