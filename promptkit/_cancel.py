@@ -130,8 +130,11 @@ class CancelToken:
         """Call ``callback`` once when the token or a parent is cancelled; at once, and here, if it has been.
 
         It runs in the cancelling thread, which may be in a signal handler: it must be quick and must not block.
-        A deadline calls nobody back: there is no timer. Remove the registration when it is no longer needed.
+        A deadline calls nobody back: there is no timer. Remove the registration when it is no longer needed. Raises
+        `InvalidRequestError` for what cannot be called.
         """
+        if not callable(callback):
+            raise InvalidRequestError(f"on_cancel takes a function without arguments, not {describe(callback)}")
         registration = Registration(self, callback)
         self.watch(registration, Registration._fire)
         return registration

@@ -138,6 +138,8 @@ def describe(value: object) -> str:
     """Say what kind of thing ``value`` is without showing it: ``"null"``, ``"a string"``, ``"a list"`` and so on."""
     if value is None:
         return "null"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "an infinite number"
     for kind, name in (
         (bool, "a boolean"),
         (int, "an integer"),

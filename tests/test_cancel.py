@@ -152,7 +152,7 @@ def test_a_wrong_poll_interval_is_refused(interval: object) -> None:
 
 @pytest.mark.parametrize(
     ("given", "shown"),
-    [(-1, "-1"), (-0.5, "-0.5"), (math.nan, "a number"), (True, "a boolean"), ("5", "a string"), ([5], "a list")],
+    [(-1, "-1"), (-0.5, "-0.5"), (math.nan, "NaN"), (True, "a boolean"), ("5", "a string"), ([5], "a list")],
 )
 def test_a_refusal_shows_a_number_of_seconds_and_the_kind_of_anything_else(given: object, shown: str) -> None:
     """What is no number may be anything, also what should not be in a log."""
@@ -353,6 +353,15 @@ def test_a_callback_is_called_once() -> None:
     assert called == ["a", "b"]
     token.cancel()
     assert called == ["a", "b"]
+
+
+@pytest.mark.parametrize("callback", [None, 5, "stop"])
+def test_what_cannot_be_called_is_no_callback(callback: object) -> None:
+    """The mistake is told where it is made, not when somebody cancels."""
+    token = CancelToken()
+    with pytest.raises(InvalidRequestError, match="on_cancel takes a function without arguments, not "):
+        token.on_cancel(callback)  # type: ignore[arg-type]
+    assert not token._watchers
 
 
 def test_a_callback_registered_too_late_is_called_at_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import pickle
 from collections.abc import Callable
 from types import MappingProxyType
@@ -274,6 +275,8 @@ def test_a_secret_function_must_give_a_string() -> None:
         (True, "a boolean"),
         (3, "an integer"),
         (0.5, "a number"),
+        (math.nan, "NaN"),
+        (-math.inf, "an infinite number"),
         ("secret", "a string"),
         (b"secret", "bytes"),
         ({}, "a mapping"),

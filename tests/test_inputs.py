@@ -5,6 +5,7 @@ import datetime as dt
 import decimal
 import enum
 import fractions
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -547,4 +548,5 @@ def test_any_value_is_taken_or_refused_with_a_promptkit_error(kind: str, value: 
 def test_a_number_that_json_has_not_is_refused_for_what_it_is(value: float) -> None:
     """NaN is of the right type, and still no number that can be sent."""
     text = refusal({"x": value}, spec(kind="number"))
-    assert text.endswith("must be a finite number, not a number; NaN and infinities are no numbers of JSON")
+    kind = "NaN" if math.isnan(value) else "an infinite number"
+    assert text.endswith(f"must be a finite number, not {kind}; NaN and infinities are no numbers of JSON")
