@@ -129,11 +129,13 @@ def check_head(response: http.client.HTTPResponse, place: Place, exchange: Excha
     location = response.headers.get("location")
     if response.status in _REDIRECTS and location is not None:
         there = shown(location, base=place.url)
-        raise ProviderError(
+        redirected = ProviderError(
             f"{place} redirects to {there} (HTTP {response.status}), which is not followed, since the key would go "
             "along; if that is the right address, make it the endpoint",
             status=response.status,
         )
+        redirected.phase = "answer"
+        raise redirected
     transfer = response.headers.get("transfer-encoding")
     if transfer is not None and not response.chunked and transfer.lower() != "identity":
         raise MalformedResponseError(f"{place} answered with transfer-encoding {transfer[:40]}, which nobody asked for")

@@ -26,6 +26,7 @@ from promptkit.errors import (
     GenerationCancelledError,
     GenerationDeadlineError,
     GenerationError,
+    OutputValidationError,
     PromptKitError,
     QueueTimeoutError,
     RunCancelledError,
@@ -352,7 +353,12 @@ def _ended(exc: RunCancelledError, attempt: _Attempt, clock: Clock) -> Generatio
     return error
 
 
-def explain(error: GenerationError, request: GenerateRequest, account: Account, remark: str | None = None) -> None:
+def explain(
+    error: GenerationError | OutputValidationError,
+    request: GenerateRequest,
+    account: Account,
+    remark: str | None = None,
+) -> None:
     """Complete the text of the error that ends the run: who, how often, and where the time went."""
     error.backend = error.backend or request.backend_id
     error.model = error.model or request.model

@@ -113,10 +113,10 @@ class Repairs:
     def error(self) -> OutputValidationError:
         """Return the error that ends the run; valid once `next_turn` has returned None."""
         text, issues = self._tries[-1]
-        attempts = "1 attempt" if len(self._tries) == 1 else f"{len(self._tries)} attempts, repairs included"
+        answers = "1 answer" if len(self._tries) == 1 else f"{len(self._tries)} answers, those to repairs included"
         more = f"; and {len(issues) - _SHOWN} more" if len(issues) > _SHOWN else ""
         error = OutputValidationError(
-            f"prompt {self._prompt!r}: the output was invalid after {attempts}{self._ending}: "
+            f"prompt {self._prompt!r}: the output was invalid after {answers}{self._ending}: "
             + "; ".join(_line(issue) for issue in issues[:_SHOWN])
             + more,
             issues=issues,

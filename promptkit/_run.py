@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from promptkit._ports import OutputRepairer
     from promptkit._prepare import Plan, Preparer
     from promptkit._results import PreparedRun
-    from promptkit._types import AttemptKind, RunRequest
+    from promptkit._types import AttemptKind, GenerateRequest, RunRequest
+    from promptkit.errors import OutputValidationError
 
 
 class PreparedExecution:
@@ -194,6 +195,13 @@ class Runner:
                 )
             messages = repairs.next_turn(text, verdict.issues)
             if messages is None:
-                raise repairs.error()
+                raise _invalid(repairs, request, account)
             request = evolve(request, messages=messages)
             kind = "repair"
+
+
+def _invalid(repairs: Repairs, request: GenerateRequest, account: Account) -> OutputValidationError:
+    # Not in the method that raises it: no frame of the error's traceback may hold the error.
+    error = repairs.error()
+    explain(error, request, account)
+    return error

@@ -302,8 +302,12 @@ class OutputValidationError(PromptKitError):
     """The output was still invalid after the last repair.
 
     ``issues`` are those of the last answer and ``text`` is that answer; ``tries`` has ``(text, issues)``
-    of every answer, the first one first.
+    of every answer, the first one first. ``backend`` (None for an endpoint-only profile) and ``model`` say who
+    wrote them.
     """
+
+    backend: str | None = None
+    model: str | None = None
 
     def __init__(
         self,

@@ -148,14 +148,14 @@ def test_as_many_repairs_as_the_contract_allows() -> None:
     assert run.next_turn("b", (NOT_INTEGER,))
     assert run.next_turn("c", (NOT_INTEGER,)) is None
     assert run.tries == (("a", (NOT_INTEGER,)), ("b", (NOT_INTEGER,)), ("c", (NOT_INTEGER,)))
-    assert "invalid after 3 attempts" in str(run.error())
+    assert "invalid after 3 answers" in str(run.error())
 
 
 def test_zero_turns_repairs_off() -> None:
     """The first invalid answer is the last."""
     run = repairs(0)
     assert run.next_turn("a", (NOT_INTEGER,)) is None
-    assert "invalid after 1 attempt:" in str(run.error())
+    assert "invalid after 1 answer:" in str(run.error())
 
 
 @pytest.mark.parametrize("answers", [["a", "a"], ["a", "b", "a"]])
@@ -166,7 +166,7 @@ def test_j34_the_same_invalid_answer_again_ends_it(answers: list[str]) -> None:
     assert all(run.next_turn(answer, (NOT_INTEGER,)) for answer in earlier)
     assert run.next_turn(last, (NOT_INTEGER,)) is None
     error = run.error()
-    assert f"invalid after {len(answers)} attempts" in str(error)
+    assert f"invalid after {len(answers)} answers" in str(error)
     assert "the same answer again" in str(error)
     assert "/n: must be integer" in str(error)
 
@@ -188,7 +188,7 @@ def test_the_message_is_bounded() -> None:
     run = repairs(0)
     run.next_turn("answer", [Issue(f"/{number}", "type", "m" * 5000) for number in range(9)])
     message = str(run.error())
-    assert message.startswith("prompt 'count': the output was invalid after 1 attempt: /0: mmm")
+    assert message.startswith("prompt 'count': the output was invalid after 1 answer: /0: mmm")
     assert message.endswith("; and 6 more")
     assert len(message) < 2500
     assert "How many?" not in message
@@ -215,7 +215,7 @@ def test_a_repairer_may_give_up() -> None:
     """None ends the run with the error that it would have had without repairs."""
     run = repairs(2, repairer=lambda *_: None)
     assert run.next_turn("a", (NOT_INTEGER,)) is None
-    assert "invalid after 1 attempt; the repairer gave up: /n" in str(run.error())
+    assert "invalid after 1 answer; the repairer gave up: /n" in str(run.error())
 
 
 @pytest.mark.parametrize("turns", [(), "again", [Message("user", "x"), {"role": "user"}], 3])

@@ -519,8 +519,9 @@ def test_a_relative_redirect_is_resolved(transport: Transport, server: Server) -
 def test_a_redirect_that_cannot_be_read_is_refused_too(transport: Transport, server: Server) -> None:
     """An address that is none does not get in the way of the error."""
     server.play(redirect("http://[::1/"))
-    with pytest.raises(ProviderError, match="redirects to"):
+    with pytest.raises(ProviderError, match="redirects to") as caught:
         post(transport, server.url)
+    assert (caught.value.status, caught.value.phase) == (307, "answer")
 
 
 # ----------------------------------------------------------------------------------- the request, refused
