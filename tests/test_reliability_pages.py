@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from promptkit import CancelToken, errors
+from promptkit import Backend, CancelToken, errors
 from promptkit._prepare import DEFAULT_RETRY, DEFAULT_TIMEOUT_S
 from promptkit._transport import CONNECT_S
 from promptkit.testing import FakeClock, Gate, ScriptedClient, held, late, wait_until_queued
@@ -21,6 +21,7 @@ from support.threads import Worker
 HOW_TO = Path(__file__).parents[1] / "docs/how-to"
 BOUND = (HOW_TO / "timeouts-retries-cancellation.md").read_text("utf-8")
 VIEW = (HOW_TO / "call-from-a-view.md").read_text("utf-8")
+LIMIT = (HOW_TO / "limit-a-backend.md").read_text("utf-8")
 
 
 def rows() -> dict[str, tuple[str, ...]]:
@@ -56,6 +57,12 @@ def test_the_numbers_of_the_page_are_the_codes() -> None:
     assert said == attrs.asdict(DEFAULT_RETRY)
     assert f"defaults to {DEFAULT_TIMEOUT_S:g}" in BOUND
     assert f"at most {CONNECT_S:g} s of it" in BOUND
+
+
+def test_c34_the_limit_is_said_to_be_of_one_process() -> None:
+    """Beside the option and in the guide, with the formula for several processes."""
+    assert "Limits hold for one engine in one process." in str(Backend.__doc__)
+    assert "`concurrency_limit` × engines per process × processes × machines" in LIMIT
 
 
 class Response:

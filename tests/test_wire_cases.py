@@ -1106,6 +1106,17 @@ ERRORS: list[Any] = [
         body=error("'response_format.type' must be 'json_schema' or 'text'"),
     ),
     case(
+        "S30",
+        ProviderError,
+        NO_RETRY,
+        "schema contains features not supported by the grammar backend",
+        "structured_output: json_object or prompt",
+        "fast",
+        status=400,
+        request=make_request(output_format="json_schema", output_schema={"patternProperties": {"^x": {}}}),
+        body=error("schema contains features not supported by the grammar backend"),
+    ),
+    case(
         "W75-strict",
         ProviderError,
         NO_RETRY,
