@@ -140,8 +140,10 @@ class Artifact:
     def __attrs_post_init__(self) -> None:
         if (self.path is None) == (self.data is None):
             raise InvalidRequestError("an Artifact takes either a path or data, and one of them is needed")
-        if self.path is not None and not isinstance(self.path, str):
-            raise InvalidRequestError(f"Artifact.path must be a string, not {describe(self.path)}")
+        for field_name in ("path", "name", "media_type"):
+            value = getattr(self, field_name)
+            if value is not None and not isinstance(value, str):
+                raise InvalidRequestError(f"Artifact.{field_name} must be a string or None, not {describe(value)}")
 
 
 @frozen

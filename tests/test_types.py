@@ -125,7 +125,9 @@ def test_zero_is_a_number_of_tokens() -> None:
     [
         ({}, "a path or data"),
         ({"path": "a", "data": b"x"}, "a path or data"),
-        ({"path": 3}, "Artifact.path must be a string, not an integer"),
+        ({"path": 3}, "Artifact.path must be a string or None, not an integer"),
+        ({"data": b"", "name": 3}, "Artifact.name must be a string or None, not an integer"),
+        ({"data": b"", "media_type": b"text/plain"}, "Artifact.media_type must be a string or None, not bytes"),
         ({"data": "text"}, "Artifact.data must be bytes or None, not a string"),
     ],
 )

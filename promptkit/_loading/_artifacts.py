@@ -14,7 +14,6 @@ from typing import Final
 from attrs import field, frozen
 
 from promptkit._canonical import sha256_of_bytes
-from promptkit._fields import describe
 from promptkit._loading._files import FileRefusedError, Root, name_fault
 from promptkit._loading._text import TextFaultError, decode_text
 from promptkit._types import Artifact, Image
@@ -163,8 +162,6 @@ def _is_bitmap(data: bytes) -> bool:
 def _check_declared(declared: str | None, found: str, name: str, shown: str) -> None:
     if declared is None:
         return
-    if not isinstance(declared, str):
-        raise ArtifactError(f"input {name!r}: media_type must be a string, not {describe(declared)}")
     wanted = declared.partition(";")[0].strip().lower()
     wanted = _ALIASES.get(wanted, wanted)
     if wanted in {found, UNKNOWN}:

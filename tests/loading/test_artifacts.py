@@ -177,11 +177,6 @@ def test_a_declared_type_that_the_content_does_not_have_is_refused(declared: str
     assert told == f"input 'scan': the content of 'x' is {found}, not {declared!r} as declared"
 
 
-def test_a_declared_type_must_be_a_string() -> None:
-    """Anything else is told by its kind."""
-    assert "media_type must be a string, not an integer" in refusal(Artifact(data=b"", media_type=3))  # type: ignore[arg-type]
-
-
 # ------------------------------------------------------------------------------------- text and images
 
 
