@@ -341,10 +341,10 @@ def test_what_a_difference_shows_in(project: Project, options: dict[str, Any], s
 def test_the_prepared_run_holds_no_capacity_header_or_key(project: Project) -> None:
     """Nothing of the backend but its id and its address."""
     project.write("profiles/main.yaml", "backend: local\nmodel: m1\nheaders: {X-Title: billing}\n")
-    backend = {"concurrency_limit": 73219, "queue_capacity": 84217, "api_key": "sk-secret"}
+    backend = {"concurrency_limit": 7321987654, "queue_capacity": 8421798765, "api_key": "sk-secret"}
     prepared = project.engine(ScriptedClient(), backend=backend).prepare("echo", inputs=INPUTS)
     text = evolve(prepared, duration_s=0.0).to_json()
-    for hidden in ("73219", "84217", "secret", "billing"):
+    for hidden in ("7321987654", "8421798765", "secret", "billing"):
         assert hidden not in text
 
 

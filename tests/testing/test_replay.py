@@ -72,12 +72,12 @@ def test_nothing_secret_is_written(project: Project, tmp_path: Path) -> None:
         "api_key": "planted-2",
         "headers": {"X-Other": "planted-3"},
         "endpoint": "http://u.example/v1?k=planted-4",
-        "concurrency_limit": 987,
+        "concurrency_limit": 9876543219,
     }
     project.engine(client, backend=backend).run("echo", inputs={"text": "t"}, session_id="planted-5")
     text = next((tmp_path / "tape").iterdir()).read_text("utf-8")
     assert "planted" not in text
-    assert "987" not in text
+    assert "9876543219" not in text
 
 
 def test_answers_to_one_request_keep_their_order_and_the_last_one_stays(tmp_path: Path) -> None:
