@@ -271,7 +271,7 @@ def test_a_repr_shows_no_content_of_answers() -> None:
 # -------------------------------------------------------------------------------------------- what never is in them
 
 PLANTED = "planted-secret"
-CAPACITY = (48611, 59393)
+CAPACITY = (4861198765, 5939387654)
 
 
 @pytest.fixture
