@@ -44,6 +44,7 @@ an exception on the loop's back edge skips the clean-up); no try-lock; notify be
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -319,7 +320,8 @@ class _Claim(ABC):
     def _forget(self, _guard: object) -> None:
         """Give back what nobody is left to release: the owner of this claim has died."""
         self._stage = _OVER
-        self._pool.log(self)
+        if not sys.is_finalizing():  # then the lock's owner may never run again, and nobody is left to want it
+            self._pool.log(self)
 
     def _refuse_reentry(self) -> NoReturn:
         raise RuntimeError("a signal handler or finaliser asked for capacity while it interrupted the same pool")

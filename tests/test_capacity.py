@@ -883,6 +883,27 @@ def test_a_claim_never_used_dies_quietly() -> None:
     bench.assert_empty()
 
 
+def test_a_forgotten_claim_does_not_keep_the_interpreter_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By then a daemon thread may have been stopped for good with the lock in its hands."""
+    bench = Bench()
+    held = [bench.manager.acquire("b", bench.token)]
+    is_locked, go = threading.Event(), threading.Event()
+
+    def hold_the_lock() -> None:
+        with bench.manager._pools["b"].lock:
+            is_locked.set()
+            assert go.wait(60)
+
+    holder = Worker(hold_the_lock)
+    assert is_locked.wait(20)
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+    try:
+        Worker(held.clear).result()
+    finally:
+        go.set()
+        holder.result()
+
+
 def test_nothing_runs_when_a_released_claim_dies() -> None:
     """Code that runs in a finaliser swallows a Ctrl-C that lands in it."""
     bench = Bench()
