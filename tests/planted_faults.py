@@ -71,8 +71,8 @@ FAULTS = [
     Fault(
         "last come, first served",
         "_ledger",
-        "next(iter(self.waiting), None)",
-        "next(reversed(self.waiting), None)",
+        "ticket = next(iter(self.waiting), None)",
+        "ticket = next(reversed(self.waiting), None)",
         STATES,
     ),
     Fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import planted_faults
 import pytest
 
 import promptkit
@@ -41,3 +42,11 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     if source.strip():
         assert (ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].endswith((".", ":")), path
+
+
+@pytest.mark.parametrize("fault", planted_faults.FAULTS, ids=lambda fault: fault.name)
+def test_the_place_of_each_planted_fault_is_there_once(fault: planted_faults.Fault) -> None:
+    """A change of the source that moves one is told at once, and not by the long session that plants them."""
+    source = (PACKAGE / f"{fault.module}.py").read_text(encoding="utf-8")
+    assert source.count(fault.right) == 1
+    assert all((Path(planted_faults.ROOT) / path).is_file() for path in fault.tests)
