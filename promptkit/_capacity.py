@@ -487,8 +487,8 @@ class Held:
         self.release()
 
 
-class _UnlimitedLease(Lease):
-    """The lease of every backend without a limit: it only looks at the token."""
+class _Unlimited:
+    """What the lease and the permit of every backend without a limit have in common: they only look at the token."""
 
     __slots__ = ()
 
@@ -498,33 +498,25 @@ class _UnlimitedLease(Lease):
     @property
     def backend_id(self) -> None:
         """None."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+
+class _UnlimitedLease(_Unlimited, Lease):
+    __slots__ = ()
 
     def admit(self, cancel: CancelToken) -> None:
         """Raise what the token raises if it is over."""
         cancel.raise_if_cancelled("asking for admission")
 
-    def release(self) -> None:
-        """Do nothing."""
 
-
-class _UnlimitedPermit(Permit):
-    """The permit of every backend without a limit: it only looks at the token."""
-
+class _UnlimitedPermit(_Unlimited, Permit):
     __slots__ = ()
-
-    def __init__(self) -> None:
-        """Keep no state: this one object is everybody's."""
-
-    @property
-    def backend_id(self) -> None:
-        """None."""
 
     def acquire(self, cancel: CancelToken, queue_deadline: float | None = None) -> None:  # noqa: ARG002  # never queues
         """Raise what the token raises if it is over."""
         cancel.raise_if_cancelled("waiting for a permit")
-
-    def release(self) -> None:
-        """Do nothing."""
 
 
 _UNLIMITED_LEASE: Final = _UnlimitedLease()
