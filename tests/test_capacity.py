@@ -682,13 +682,18 @@ def test_who_is_late_has_left_the_queue_before_the_token_is_looked_at_again() ->
 
 
 def test_waiting_works_on_the_machines_clock() -> None:
-    """A short queue timeout, for real."""
+    """A short queue timeout, and a short deadline, for real."""
     manager = Manager({"b": CapacityPolicy(1, 1)})
     token = CancelToken()
-    with manager.acquire("b", token), pytest.raises(QueueTimeoutError):
-        manager.permit("b").acquire(token, queue_deadline=token.clock.monotonic() + 0.02)
-    with manager.acquire("b", token), pytest.raises(DeadlineExceededError):
-        manager.acquire("b", CancelToken(timeout=0.02))
+
+    def wait_twice() -> None:
+        with manager.acquire("b", token):
+            with pytest.raises(QueueTimeoutError):
+                manager.permit("b").acquire(token, queue_deadline=token.clock.monotonic() + 0.02)
+            with pytest.raises(DeadlineExceededError):
+                manager.acquire("b", CancelToken(timeout=0.02))
+
+    Worker(wait_twice).result()
     assert manager.stats("b") == (0, 0, 0)
 
 
