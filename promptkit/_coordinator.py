@@ -368,7 +368,7 @@ def explain(
     generating = sum(event.generation_s for event in events)
     parts = [] if remark is None else [remark]
     parts.append(f"backend {request.backend_id!r}" if request.backend_id else f"profile {request.profile!r}")
-    parts.append(f"model {error.model!r}, {sent} attempt{'' if sent == 1 else 's'} sent")
+    parts.append(f"model {error.model!r}, {sent} attempt{'' if sent == 1 else 's'} made")
     parts.append(f"{queued:.3g} s queued, {generating:.3g} s generating, {account.backoff_s:.3g} s waiting to retry")
     error.args = (f"{error} ({'; '.join(parts)})",)
 

@@ -86,7 +86,7 @@ def test_output_that_stays_invalid_is_an_error_that_says_why(project: Project) -
     assert error.usage == Usage()
     assert (error.backend, error.model) == (error.attempts[0].backend, error.attempts[0].model)
     assert "the output was invalid after 3 answers, those to repairs included: /n: " in str(error)
-    assert f"(backend {error.backend!r}; model {error.model!r}, 3 attempts sent; " in str(error)
+    assert f"(backend {error.backend!r}; model {error.model!r}, 3 attempts made; " in str(error)
 
 
 def test_a_cut_answer_is_neither_retried_nor_repaired(project: Project) -> None:

@@ -520,7 +520,7 @@ def test_c33_a_truncated_repair_carries_what_both_answers_cost(project: Project)
             GenerateResponse(text='{"n"', finish_reason="length", usage=Usage(total_tokens=80)),
         ]
     )
-    with pytest.raises(OutputTruncatedError, match="2 attempts sent") as caught:
+    with pytest.raises(OutputTruncatedError, match="2 attempts made") as caught:
         project.engine(client).run("extract", inputs=INPUTS)
     assert caught.value.usage == Usage(total_tokens=180)
     assert [event.usage for event in caught.value.attempts] == [Usage(total_tokens=100), Usage(total_tokens=80)]

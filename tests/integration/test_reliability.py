@@ -104,7 +104,7 @@ def test_w02_an_error_inside_a_200_is_tried_again_like_its_code(project: Project
     with pytest.raises(RateLimitedError, match="Too Many Requests") as caught:
         engine_on(project, server).run("echo", inputs=INPUTS, override=NO_WAIT)
     assert len(server.requests) == len(caught.value.attempts) == 3
-    assert "3 attempts sent" in str(caught.value)
+    assert "3 attempts made" in str(caught.value)
 
 
 def test_w04_empty_choices_are_tried_again_and_their_usage_counts(project: Project, server: Server) -> None:
@@ -574,7 +574,7 @@ def test_errors_say_where_the_time_went(project: Project, server: Server) -> Non
     with pytest.raises(ProviderError) as caught:
         engine.run("echo", inputs={"text": "a private matter"}, override=NO_WAIT)
     text = str(caught.value)
-    for part in ("'local'", "'m1'", "3 attempts sent", "queued", "generating", "waiting to retry", "boom"):
+    for part in ("'local'", "'m1'", "3 attempts made", "queued", "generating", "waiting to retry", "boom"):
         assert part in text
     assert "secret" not in text
     assert "private" not in text

@@ -527,7 +527,7 @@ def test_the_warm_table_is_bounded(store: SchemaStore, monkeypatch: pytest.Monke
 
 
 def test_equal_schemas_are_compiled_once(store: SchemaStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By content: two prompts with the same schema share the check, and 32 threads make it once."""
+    """By content: two prompts with the same schema share the check, and 64 threads make it once."""
     made: list[object] = []
     compile_ = compilation.fastjsonschema.compile
 
@@ -537,7 +537,7 @@ def test_equal_schemas_are_compiled_once(store: SchemaStore, monkeypatch: pytest
 
     monkeypatch.setattr(compilation.fastjsonschema, "compile", counting)
     schema = {"properties": {f"p{number}": {"type": "integer"} for number in range(40)}}
-    workers = [Worker(store.load, json.loads(json.dumps(schema))) for _ in range(32)]
+    workers = [Worker(store.load, json.loads(json.dumps(schema))) for _ in range(64)]
     loaded = [worker.result() for worker in workers]
     assert len(made) == 1
     assert all(compiled.validate({"p1": 1}) == () != compiled.validate({"p1": "x"}) for compiled in loaded)
