@@ -355,6 +355,28 @@ def time_ping_pong(turns: int = 4000) -> float:
     return elapsed / (2 * turns) / 1000
 
 
+def time_wake_from_sleep(turns: int = 60) -> float:
+    """Microseconds that a raw lock takes to wake a thread that has slept for a while, at the median."""
+    times = []
+    for _ in range(turns):
+        gate = allocate_lock()
+        gate.acquire()
+        woken: list[int] = []
+
+        def run(gate: Any = gate, woken: list[int] = woken) -> None:
+            gate.acquire()
+            woken.append(time.perf_counter_ns())
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        time.sleep(0.002 + random.random() * 0.005)  # noqa: S311  # until it sleeps, and not in step with anything
+        start = time.perf_counter_ns()
+        gate.release()
+        thread.join()
+        times.append((woken[0] - start) / 1000)
+    return statistics.median(times)
+
+
 def time_cancel_to_exception(turns: int = 60) -> float:
     """Microseconds from `CancelToken.cancel` to the exception in the queued caller, at the median."""
     manager = make_manager()
@@ -520,10 +542,14 @@ def report_scaling(report: Report, rounds: int) -> None:
 
 def report_waiting(report: Report, rounds: int, seconds: float) -> None:
     """Waiting is cheap, and ends promptly."""
-    results = take_turns(rounds, {"floor": time_ping_pong, "cancel": time_cancel_to_exception})
-    floor, latency = (statistics.median(results[name]) for name in ("floor", "cancel"))
-    report.add("waking a thread by a raw lock, µs", floor)
-    report.add("cancel to exception / waking a thread", latency / floor, most=15)
+    results = take_turns(
+        rounds, {"busy": time_ping_pong, "asleep": time_wake_from_sleep, "cancel": time_cancel_to_exception}
+    )
+    busy, asleep, latency = (statistics.median(results[name]) for name in ("busy", "asleep", "cancel"))
+    report.add("raw lock: ping-pong between two threads, µs one way", busy)
+    report.add("raw lock: waking a thread that has slept, µs", asleep)
+    report.add("cancel to exception of a caller that has slept / ping-pong", latency / busy)
+    report.add("cancel to exception of a caller that has slept / raw lock", latency / asleep, most=15)
     report.add("1,024 waiting callers, share of a processor", idle_share(1024, seconds), most=0.005)
     report.add("64 queued one by one, served out of turn", count_inversions(64), most=0)
 

@@ -267,7 +267,7 @@ FAULTS = [
         "_cancel",
         "        return token._reasons[0] if token is not None else None",
         "        return token._reasons[-1] if token is not None else None",
-        UNITS,
+        RACES,
     ),
 ]
 
