@@ -795,6 +795,7 @@ def test_a_thread_that_finds_itself_granted_leaves_the_queue() -> None:
     assert ledger.grant() is permit  # and nobody has told its thread
     bench.clock.advance(0)
     worker.result()
+    assert not ledger.waiting
     assert bench.stats == (0, 1, 0)
     permit.release()
     held.release()
@@ -849,6 +850,15 @@ def test_claims_are_context_managers() -> None:
     with pytest.raises(ZeroDivisionError):
         use()
     bench.assert_empty()
+
+
+def test_a_claim_comes_back_at_the_end_of_its_block_and_not_when_it_is_forgotten() -> None:
+    """Its name outlives the block."""
+    bench = Bench()
+    with bench.manager.admit("b", bench.token) as lease, bench.manager.acquire("b", bench.token) as permit:
+        pass
+    assert bench.stats == (0, 0, 0)
+    assert lease.backend_id == permit.backend_id == "b"
 
 
 def test_a_forgotten_claim_comes_back_when_it_dies() -> None:
