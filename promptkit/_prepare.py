@@ -16,7 +16,7 @@ from promptkit._canonical import sha256_of
 from promptkit._fields import FrozenDict, Secret, merge_headers, session_fault
 from promptkit._inputs import check_inputs
 from promptkit._openai import bearer
-from promptkit._results import PreparedRun
+from promptkit._results import PreparedRun, public_execution
 from promptkit._types import NO_OVERRIDE, NUMBER_FIELDS, ExecutionOverride, GenerateRequest, RetryPolicy
 from promptkit._wire import target_url
 from promptkit.errors import ConfigError, CredentialError, InvalidRequestError
@@ -206,7 +206,7 @@ class Preparer:
             profile=profile.name,
             backend_id=backend.id if backend else None,
             endpoint=endpoint,
-            execution=execution,
+            execution=public_execution(execution),
             retry=execution.retry or DEFAULT_RETRY,
             headers=merge_headers(backend.headers if backend else {}, execution.headers or {}),
             max_tokens_field=profile.max_tokens_field,

@@ -52,8 +52,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _public_execution(execution: ExecutionOverride) -> ExecutionOverride:
+def public_execution(execution: ExecutionOverride) -> ExecutionOverride:
     """Return execution values as a record may show them: without headers and address, whose secrets are their own."""
+    is_public = execution.endpoint is None and execution.headers is None
+    if is_public and execution.extra_body != {} and execution.retry is not None:
+        return execution
     return evolve(
         execution,
         endpoint=None,
@@ -85,7 +88,7 @@ class PreparedRun:
     model: str | None
     messages: tuple[Message, ...] = field(converter=tuple_of_messages)
     session_id: str | None
-    execution: ExecutionOverride = field(converter=_public_execution)
+    execution: ExecutionOverride = field(converter=public_execution)
     output_format: OutputFormat
     output_schema: Json = field(default=None, repr=False)
     is_strict: bool = False

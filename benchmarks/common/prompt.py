@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ retry: {budget: %d, base_delay_s: 20, max_delay_s: 20}
 """
 
 
+SETTLE_S = 2.1
+"""Files younger than two seconds are read again each time, since their times may not tell of a change yet."""
+
+
 def write_files(folder: Path, *, budget: int = 0) -> None:
     """Write ``prompts/invoice.yaml`` with its schema, and ``profiles/local.yaml``."""
     prompts, profiles = folder / "prompts", folder / "profiles"
@@ -63,6 +68,7 @@ def write_files(folder: Path, *, budget: int = 0) -> None:
     (prompts / "invoice.yaml").write_text(PROMPT % content)
     (prompts / "invoice.json").write_text(json.dumps(SCHEMA))
     (profiles / "local.yaml").write_text(PROFILE % budget)
+    time.sleep(SETTLE_S)
 
 
 def messages(number: int = 1) -> list[dict[str, str]]:
