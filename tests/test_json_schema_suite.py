@@ -100,8 +100,8 @@ def judge(draft: str, *, optional: bool = False) -> Tally:
 def _suite() -> None:
     if not (suite_folder() / "tests").is_dir():
         message = f"no JSON-Schema-Test-Suite at {suite_folder()}; set PROMPTKIT_JSON_SCHEMA_SUITE"
-        # Where the suite is meant to be, its absence must not pass for success; a clone anywhere else goes without.
-        if os.environ.get("PROMPTKIT_JSON_SCHEMA_SUITE") or suite_folder().parent.is_dir():
+        # On a developer's machine the suite may be absent; in CI its absence must not pass for success.
+        if os.environ.get("PROMPTKIT_JSON_SCHEMA_SUITE") or os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
 
