@@ -230,9 +230,13 @@ def test_a_change_that_keeps_size_and_time_is_seen_by_the_inode(tmp_path: Path) 
 
 
 def test_readers_beside_a_writer_see_whole_contents_only(tmp_path: Path) -> None:
-    """Y32: a file rewritten in place while others load it is one version or the other, never a mix."""
+    """Y32: a file cut off and written again while others load it is one version or the other, never a mix.
+
+    Each version fits in one page of memory, so that the system shows it empty or whole. Of a longer one it may show
+    the first pages as a file of its own, which no reader can tell from a finished file.
+    """
     path = tmp_path / "a"
-    versions = ["a" * 5000, "b" * 7000]
+    versions = ["a" * 2000, "b" * 3000]
     path.write_text(versions[0])
     cache: FileCache[str] = FileCache(Root(tmp_path, kind="prompt"), lambda data, _: data.decode(), max_bytes=10_000)
     cache.get("a")
