@@ -24,12 +24,11 @@ from promptkit._fields import (
     shown_endpoint,
 )
 from promptkit._ledger import CapacityPolicy
-from promptkit._types import StructuredOutput
+from promptkit._types import STRUCTURED_OUTPUTS, StructuredOutput
 from promptkit._wire import target_url
 from promptkit.errors import ConfigError, UnknownNameError
 
 DEFAULT_QUEUE_CAPACITY: Final = 1024
-STRUCTURED_OUTPUTS: Final = ("json_schema", "json_object", "prompt")
 
 
 def _secret(value: object) -> Secret | None:

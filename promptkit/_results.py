@@ -30,6 +30,8 @@ from promptkit._forms import (
 )
 from promptkit._typed import structure
 from promptkit._types import (
+    OUTPUT_FORMATS,
+    STRUCTURED_OUTPUTS,
     AttemptEvent,
     ExecutionOverride,
     Message,
@@ -43,8 +45,6 @@ from promptkit.errors import ConfigError
 
 PREPARED_RUN_KIND: Final = "promptkit.prepared-run/1"
 RUN_RESULT_KIND: Final = "promptkit.run-result/1"
-OUTPUT_FORMATS: Final = ("text", "json", "json_schema")
-STRUCTURED_OUTPUTS: Final = ("json_schema", "json_object", "prompt")
 
 if TYPE_CHECKING:
     from cattrs import Converter

@@ -35,6 +35,8 @@ ROLES: Final = ("system", "user", "assistant")
 
 OutputFormat = Literal["text", "json", "json_schema"]
 StructuredOutput = Literal["json_schema", "json_object", "prompt"]
+OUTPUT_FORMATS: Final = ("text", "json", "json_schema")
+STRUCTURED_OUTPUTS: Final = ("json_schema", "json_object", "prompt")
 AttemptKind = Literal["initial", "repair"]
 AttemptOutcome = Literal["succeeded", "failed", "cancelled"]
 

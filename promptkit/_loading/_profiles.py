@@ -19,7 +19,7 @@ from promptkit._loading._execution import COMMON_KEYS, MISNAMED, read_execution,
 from promptkit._loading._shape import Item, Report, Section
 from promptkit._loading._store import DefinitionStore
 from promptkit._loading._text import quote
-from promptkit._types import Problem
+from promptkit._types import STRUCTURED_OUTPUTS, Problem
 from promptkit._wire import target_url
 from promptkit.errors import ConfigError
 
@@ -88,7 +88,7 @@ def parse_profile(data: bytes, path: str, name: str) -> ProfileDefinition:
         api_key_env=_api_key_env(report, top),
         execution=read_execution(report, top, endpoint=endpoint, headers=headers),
         max_tokens_field=top.choice("max_tokens_field", ("max_tokens", "max_completion_tokens")) or "max_tokens",
-        structured_output=top.choice("structured_output", ("json_schema", "json_object", "prompt")),
+        structured_output=top.choice("structured_output", STRUCTURED_OUTPUTS),
         proxy=top.choice("proxy", ("none",)),
         backend_place=top.place_of("backend"),
     )

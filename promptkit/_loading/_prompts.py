@@ -29,12 +29,11 @@ from promptkit._loading._input_specs import read_inputs
 from promptkit._loading._shape import Item, Range, Report, Section, as_schema, as_string, schema_positions
 from promptkit._loading._store import DefinitionStore
 from promptkit._loading._text import MAX_SHOWN, quote
-from promptkit._types import NO_OVERRIDE, ROLES, ExecutionOverride, Problem
+from promptkit._types import NO_OVERRIDE, OUTPUT_FORMATS, ROLES, ExecutionOverride, Problem
 
 PROMPT_KEYS: Final = ("description", "profile", "inputs", "session", "messages", "output", "execution")
 OUTPUT_KEYS: Final = ("format", "schema", "strict", "repair")
 MESSAGE_KEYS: Final = ("role", "content", "images")
-FORMATS: Final = ("text", "json", "json_schema")
 REPAIR_ATTEMPTS: Final = Range(at_least=0, at_most=10, is_integer=True)
 
 _IN_PROFILE: Final = "belongs in a profile"
@@ -236,7 +235,7 @@ def _output(report: Report, top: Section) -> OutputSpec:
     section = top.section("output", OUTPUT_KEYS, misplaced=_IN_OUTPUT)
     if section is None:
         return OutputSpec()
-    given = section.choice("format", FORMATS)
+    given = section.choice("format", OUTPUT_FORMATS)
     is_strict = bool(section.boolean("strict"))
     schema = as_schema(report, section.item("schema"))
     repair = section.section("repair", ("max_attempts",))

@@ -154,7 +154,7 @@ def test_the_schemas_know_the_keys_that_the_loaders_know() -> None:
     assert message["properties"]["role"]["enum"] == list(ROLES)
     assert set(history["properties"]) == {"history"}
     assert set(prompt["output"]["properties"]) == set(_prompts.OUTPUT_KEYS)
-    assert prompt["output"]["properties"]["format"]["enum"] == list(_prompts.FORMATS)
+    assert prompt["output"]["properties"]["format"]["enum"] == list(_prompts.OUTPUT_FORMATS)
     assert set(prompt["execution"]["properties"]) == set(_execution.COMMON_KEYS)
 
 
