@@ -1,8 +1,8 @@
 """The two phases of preparation, the one pipeline that every public call goes through.
 
 Guarantees: `Preparer.route` reads the prompt and the profile and decides the target, and touches nothing else;
-`Preparer.complete` does all the rest – schema, artifacts, inputs, rendering, hashes. Neither holds a permit,
-sends anything, or keeps a credential: a `Plan` can wait for hours and is frozen all the way down.
+`Preparer.complete` does all the rest – schema, artifacts, inputs, rendering. Neither holds a permit, sends anything,
+or keeps a credential: a `Plan` can wait for hours and is frozen all the way down.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 
 from promptkit._canonical import sha256_of
-from promptkit._fields import FrozenDict, Secret, merge_headers, session_fault
+from promptkit._fields import FrozenDict, Json, Secret, merge_headers, session_fault
 from promptkit._inputs import check_inputs
 from promptkit._openai import bearer
 from promptkit._results import PreparedRun, public_execution
@@ -117,16 +117,47 @@ class Route:
 class Plan:
     """A fully prepared run: everything that generation needs, and no credential of its own."""
 
-    prepared: PreparedRun
+    prompt: PromptDefinition
+    target: Target
     generate: GenerateRequest
     """The first attempt's request; its credential is there only while the plan is executed."""
     schema: CompiledSchema | None
-    retry: RetryPolicy
-    credential_rule: CredentialRule
+    hashable_inputs: Json
+    """What the inputs hash is over."""
+    duration_s: float
+    """How long preparation took."""
 
     def with_credential(self, credential: Secret | None) -> Plan:
         """Return this plan for one execution, on the credential as it is now."""
         return evolve(self, generate=evolve(self.generate, credential=credential))
+
+    def record(self) -> PreparedRun:
+        """Return what is sent, with its hashes; equal each time.
+
+        It is made when somebody is to see it: a run that waits in a queue needs no record yet. Writing canonical JSON
+        takes more stack than the rest of preparation, and each waiting thread would keep it.
+        """
+        generate, output = self.generate, self.prompt.output
+        return PreparedRun(
+            prompt=self.prompt.id,
+            description=self.prompt.description,
+            profile=self.target.profile,
+            backend=self.target.backend_id,
+            endpoint=self.target.endpoint,
+            model=generate.model,
+            messages=generate.messages,
+            session_id=generate.session_id,
+            execution=self.target.execution,
+            output_format=output.format,
+            output_schema=generate.output_schema,
+            is_strict=generate.is_strict,
+            structured_output=generate.structured_output,
+            repair_max_attempts=output.repair_max_attempts,
+            definition_hash=self.prompt.hash,
+            inputs_hash=sha256_of(self.hashable_inputs),
+            rendered_hash=generate.rendered_hash(),
+            duration_s=self.duration_s,
+        )
 
 
 class Preparer:
@@ -218,7 +249,7 @@ class Preparer:
         )
 
     def complete(self, route: Route, credential: Secret | None = None) -> Plan:
-        """Do what may only be done after admission: read, check, render and hash.
+        """Do what may only be done after admission: read, check and render.
 
         ``credential`` is for a plan that is executed at once; without it the plan can be kept.
 
@@ -273,32 +304,13 @@ class Preparer:
             credential=credential,
             credential_variable=target.credential_rule.variable,
         )
-        prepared = PreparedRun(
-            prompt=prompt.id,
-            description=prompt.description,
-            profile=target.profile,
-            backend=target.backend_id,
-            endpoint=target.endpoint,
-            model=execution.model,
-            messages=messages,
-            session_id=session_id,
-            execution=execution,
-            output_format=output.format,
-            output_schema=schema.wire_schema if schema else None,
-            is_strict=is_strict,
-            structured_output=target.structured_output,
-            repair_max_attempts=output.repair_max_attempts,
-            definition_hash=prompt.hash,
-            inputs_hash=sha256_of(inputs.hashable),
-            rendered_hash=generate.rendered_hash(),
-            duration_s=self._clock.monotonic() - route.started,
-        )
         return Plan(
-            prepared=prepared,
+            prompt=prompt,
+            target=target,
             generate=generate,
             schema=schema,
-            retry=target.retry,
-            credential_rule=target.credential_rule,
+            hashable_inputs=inputs.hashable,
+            duration_s=self._clock.monotonic() - route.started,
         )
 
 

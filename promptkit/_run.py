@@ -43,17 +43,18 @@ class PreparedExecution:
     would make one approval into two runs. Claiming is safe from any number of threads; the first wins.
     """
 
-    __slots__ = ("__weakref__", "_claims", "_plan", "_runner")
+    __slots__ = ("__weakref__", "_claims", "_plan", "_prepared", "_runner")
 
     def __init__(self, plan: Plan, runner: Runner) -> None:
         self._plan = plan
+        self._prepared = plan.record()
         self._runner = runner
         self._claims: list[None] = [None]
 
     @property
     def prepared(self) -> PreparedRun:
         """What will be sent."""
-        return self._plan.prepared
+        return self._prepared
 
     @property
     def is_claimed(self) -> bool:
@@ -103,7 +104,7 @@ class Runner:
 
     def prepare(self, request: RunRequest) -> PreparedRun:
         """Both phases, and nothing else."""
-        return self._preparer.complete(self._preparer.route(request)).prepared
+        return self._preparer.complete(self._preparer.route(request)).record()
 
     def prepare_execution(self, request: RunRequest) -> PreparedExecution:
         """Both phases, kept for later."""
@@ -127,8 +128,8 @@ class Runner:
         handle._claim()  # noqa: SLF001 - the two classes are one piece
         plan = handle._plan  # noqa: SLF001 - likewise
         try:
-            credential = plan.credential_rule.resolve()
-            return self._admitted(plan.prepared.backend, lambda: plan.with_credential(credential), account, started)
+            credential = plan.target.credential_rule.resolve()
+            return self._admitted(plan.target.backend_id, lambda: plan.with_credential(credential), account, started)
         except (CapacityExceededError, CredentialError):
             if not account.is_admitted:
                 handle._give_back()  # noqa: SLF001 - likewise
@@ -156,22 +157,22 @@ class Runner:
 
     def _generated(self, plan: Plan, account: Account, started: float) -> RunResult:
         """Generate, validate, and repair until the output is valid or may not be repaired any more."""
-        prepared, request = plan.prepared, plan.generate
-        account.budget = plan.retry.budget or 0
+        request, retry, output = plan.generate, plan.target.retry, plan.prompt.output
+        account.budget = retry.budget or 0
         repairs = Repairs(
-            prepared.messages,
-            prompt=prepared.prompt,
-            max_attempts=prepared.repair_max_attempts,
+            request.messages,
+            prompt=plan.prompt.id,
+            max_attempts=output.repair_max_attempts,
             repairer=self._repairer,
         )
         kind: AttemptKind = "initial"
         while True:
-            response = self._coordinator.generate(request, kind, account, plan.retry)
+            response = self._coordinator.generate(request, kind, account, retry)
             text = response.text or ""
             try:
                 verdict = validate_output(
                     text,
-                    output_format=prepared.output_format,
+                    output_format=output.format,
                     schema=plan.schema,
                     is_cut=response.finish_reason == "length",
                     rejection=response.rejection,
@@ -184,7 +185,7 @@ class Runner:
                 return RunResult(
                     data=verdict.data,
                     text=text,
-                    prepared=prepared,
+                    prepared=plan.record(),
                     usage=account.usage,
                     attempts=account.attempts,
                     finish_reason=response.finish_reason,
