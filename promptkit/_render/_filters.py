@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import html
 import json
 import math
 import re
@@ -162,8 +161,12 @@ def _same(value: str) -> str:
     return value
 
 
+_ENTITIES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
 def _escape(value: str) -> str:
-    return html.escape(value)
+    """Return what ``html.escape`` returns; that module brings a table of two thousand entities with it."""
+    return value.translate(_ENTITIES)
 
 
 def _default(value: Any, default_value: Any = "", boolean: bool = False) -> Any:  # noqa: FBT001, FBT002 - Jinja's
