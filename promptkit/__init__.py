@@ -26,6 +26,7 @@ from promptkit._types import (
     RunRequest,
     Usage,
 )
+from promptkit._version import __version__ as __version__
 from promptkit.errors import PromptKitError
 
 __all__ = [
@@ -54,11 +55,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__", "errors"]
-
-
-def __getattr__(name: str) -> str:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("promptkit")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,6 @@ the building of routes alone. A forked child starts without connections and with
 from __future__ import annotations
 
 import http.client
-import importlib.metadata
 import os
 import re
 import ssl
@@ -50,6 +49,7 @@ from promptkit._connections import USUAL_AUTHORITIES, Adapter, Connection, Origi
 from promptkit._exchange import Exchange, Stopped
 from promptkit._proxies import Proxies, trusted_authorities
 from promptkit._sockets import check_patching, client_context
+from promptkit._version import __version__
 from promptkit.errors import ConfigError, RunCancelledError, TransportTimeoutError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Transport:
                 raise ConfigError(f"{setting} names {bundle!r}, which holds no certificate that can be read") from error
         self._headers = {
             "Accept-Encoding": "gzip, deflate",
-            "User-Agent": f"promptkit/{_version()}",
+            "User-Agent": f"promptkit/{__version__}",
         }
         self._is_closed = False
         self._routes: dict[tuple[str, bool], _Route] = {}
@@ -323,10 +323,3 @@ def _forget_all() -> None:  # pragma: no cover – runs in forked children alone
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch – Windows does not fork
     os.register_at_fork(after_in_child=_forget_all)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("promptkit")
-    except importlib.metadata.PackageNotFoundError:  # pragma: no cover – a source tree that is not installed
-        return "0"
