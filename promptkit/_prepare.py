@@ -8,7 +8,7 @@ or keeps a credential: a `Plan` can wait for hours and is frozen all the way dow
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
@@ -87,17 +87,13 @@ class Target:
     profile: str
     backend_id: str | None
     """The pool that a run is admitted to; None for an endpoint-only profile, which has none."""
-    endpoint: str
     execution: ExecutionOverride
     """The merged values, headers left out."""
     retry: RetryPolicy
-    headers: FrozenDict[str, str]
-    max_tokens_field: str
-    session_field: str | None
     structured_output: StructuredOutput
-    proxy: str | None
     credential_rule: CredentialRule
-    schema_name: str
+    settings: FrozenDict[str, Any]
+    """The fields that all its requests have in common, by name; those that are not set are left out."""
 
 
 @frozen(kw_only=True)
@@ -143,7 +139,7 @@ class Plan:
             description=self.prompt.description,
             profile=self.target.profile,
             backend=self.target.backend_id,
-            endpoint=self.target.endpoint,
+            endpoint=generate.endpoint,
             model=generate.model,
             messages=generate.messages,
             session_id=generate.session_id,
@@ -233,19 +229,32 @@ class Preparer:
         if endpoint is None:  # the profile loader refuses this; an override cannot take an endpoint away
             raise ConfigError(f"{profile.path}: the profile has neither a backend nor an endpoint")
         target_url(endpoint)
+        rule = credential_rule(profile, backend)
+        mode = profile.structured_output or (backend.structured_output if backend else "json_schema")
+        settings = {
+            "endpoint": endpoint,
+            "model": execution.model,
+            "backend_id": backend.id if backend else None,
+            "profile": profile.name,
+            **{name: getattr(execution, name) for name in NUMBER_FIELDS},
+            "max_tokens_field": profile.max_tokens_field,
+            "extra_body": execution.extra_body,
+            "headers": merge_headers(backend.headers if backend else {}, execution.headers or {}),
+            "session_field": backend.session_field if backend else None,
+            "output_schema_name": _schema_name(prompt.id),
+            "structured_output": mode,
+            "timeout_s": execution.timeout_s,
+            "proxy": profile.proxy,
+            "credential_variable": rule.variable,
+        }
         return Target(
             profile=profile.name,
             backend_id=backend.id if backend else None,
-            endpoint=endpoint,
             execution=public_execution(execution),
             retry=execution.retry or DEFAULT_RETRY,
-            headers=merge_headers(backend.headers if backend else {}, execution.headers or {}),
-            max_tokens_field=profile.max_tokens_field,
-            session_field=backend.session_field if backend else None,
-            structured_output=profile.structured_output or (backend.structured_output if backend else "json_schema"),
-            proxy=profile.proxy,
-            credential_rule=credential_rule(profile, backend),
-            schema_name=_schema_name(prompt.id),
+            structured_output=mode,
+            credential_rule=rule,
+            settings=FrozenDict({name: value for name, value in settings.items() if value is not None}),
         )
 
     def complete(self, route: Route, credential: Secret | None = None) -> Plan:
@@ -256,7 +265,6 @@ class Preparer:
         Raises `DocumentError`, `InputError`, `ArtifactError`, `RenderError`.
         """
         prompt, target, output = route.prompt, route.target, route.prompt.output
-        execution = target.execution
         schema = None
         if output.format == "json_schema":
             schema = self._schemas.load(
@@ -283,26 +291,13 @@ class Preparer:
         )
         generate = GenerateRequest(
             messages=messages,
-            endpoint=target.endpoint,
-            model=execution.model,
-            backend_id=target.backend_id,
-            profile=target.profile,
-            **{name: getattr(execution, name) for name in NUMBER_FIELDS},
-            max_tokens_field=target.max_tokens_field,
-            extra_body=execution.extra_body or FrozenDict(),
-            headers=target.headers,
             session_id=session_id,
-            session_field=target.session_field,
             output_format=output.format,
             output_schema=schema.wire_schema if schema else None,
             output_schema_hash=schema.hash if schema else None,
-            output_schema_name=target.schema_name,
             is_strict=is_strict,
-            structured_output=target.structured_output,
-            timeout_s=execution.timeout_s or DEFAULT_TIMEOUT_S,
-            proxy=target.proxy,
             credential=credential,
-            credential_variable=target.credential_rule.variable,
+            **target.settings,
         )
         return Plan(
             prompt=prompt,

@@ -159,12 +159,7 @@ class Runner:
         """Generate, validate, and repair until the output is valid or may not be repaired any more."""
         request, retry, output = plan.generate, plan.target.retry, plan.prompt.output
         account.budget = retry.budget or 0
-        repairs = Repairs(
-            request.messages,
-            prompt=plan.prompt.id,
-            max_attempts=output.repair_max_attempts,
-            repairer=self._repairer,
-        )
+        repairs: Repairs | None = None
         kind: AttemptKind = "initial"
         while True:
             response = self._coordinator.generate(request, kind, account, retry)
@@ -193,6 +188,13 @@ class Runner:
                     reasoning=response.reasoning,
                     request_id=response.request_id,
                     duration_s=self._clock.monotonic() - started,
+                )
+            if repairs is None:
+                repairs = Repairs(
+                    request.messages,
+                    prompt=plan.prompt.id,
+                    max_attempts=output.repair_max_attempts,
+                    repairer=self._repairer,
                 )
             messages = repairs.next_turn(text, verdict.issues)
             if messages is None:
