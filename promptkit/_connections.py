@@ -1,8 +1,9 @@
 """Connections of requests and urllib3 whose sockets are bounded, and the idle ones of each server.
 
-requests' adapter makes the pools and proxy managers, urllib3's pools make the connections, tunnels and TLS. What
-is idle lies here, in a deque per server, and not in urllib3's queue: its ``append`` and ``pop`` need no lock, which a
-forked child could find held.
+urllib3's pools make the connections, tunnels and TLS; requests' adapter knows the ways through proxies, and is imported
+when there is one: with all that it brings it is a tenth of what promptkit takes in memory. What is idle lies here, in a
+deque per server, and not in urllib3's queue: its ``append`` and ``pop`` need no lock, which a forked child could find
+held.
 
 This module alone imports requests and urllib3.
 """
@@ -16,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
+from urllib3 import PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, LocationParseError
@@ -27,6 +28,8 @@ from promptkit._sockets import BoundedSocket, Line, connect, look_up
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from requests.adapters import HTTPAdapter
+
     from promptkit._exchange import Exchange
     from promptkit._proxies import Proxy
 
@@ -35,9 +38,6 @@ IDLE_S: Final = 55.0
 
 _PIECE_BYTES: Final = 65536
 _SOCKS_PORT: Final = 1080
-
-USUAL_AUTHORITIES: Final = DEFAULT_CA_BUNDLE_PATH
-"""The file of authorities that requests trusts."""
 
 
 @frozen
@@ -174,24 +174,43 @@ _POOLS: Final = {"http": _PlainPool, "https": _SecurePool}
 _SOCKS_POOLS: Final = {"http": _SocksPlainPool, "https": _SocksSecurePool}
 
 
-class Adapter(HTTPAdapter):
-    """The requests adapter whose connections are bounded. Its pools make connections; routes keep them."""
+class Ways:
+    """The ways to servers, direct and through proxies: what makes the pools that make connections.
 
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:  # noqa: FBT001, FBT002 – its signature
-        super().init_poolmanager(connections, maxsize, block, **options)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
+    At most ``limit`` are kept. Of one thread at a time.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._direct = PoolManager(limit, maxsize=1)
+        self._direct.pool_classes_by_scheme = _POOLS
+        self._adapter: HTTPAdapter | None = None
 
     def pool_for(self, url: str, proxy: Proxy | None, context: ssl.SSLContext | None) -> HTTPConnectionPool:
         """Return the pool that makes connections to ``url``; ``context`` may be None when there is no TLS."""
-        manager = self.poolmanager
-        if proxy is not None and proxy.is_socks:
-            manager = self.proxy_manager_for(proxy.url)
-            manager.pool_classes_by_scheme = _SOCKS_POOLS
-        elif proxy is not None:
-            manager = self.proxy_manager_for(proxy.url, proxy_ssl_context=context)
-            manager.pool_classes_by_scheme = _POOLS
+        manager = self._direct if proxy is None else self._through(proxy, context)
         pool: HTTPConnectionPool = manager.connection_from_url(url, pool_kwargs={"ssl_context": context})
         return pool
+
+    def _through(self, proxy: Proxy, context: ssl.SSLContext | None) -> PoolManager:
+        if self._adapter is None:
+            from requests.adapters import HTTPAdapter  # noqa: PLC0415
+
+            self._adapter = HTTPAdapter(pool_connections=self._limit, pool_maxsize=1)
+        if proxy.is_socks:
+            manager: PoolManager = self._adapter.proxy_manager_for(proxy.url)
+            manager.pool_classes_by_scheme = _SOCKS_POOLS
+        else:
+            manager = self._adapter.proxy_manager_for(proxy.url, proxy_ssl_context=context)
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+def usual_authorities() -> str:
+    """Return the file of authorities that requests trusts."""
+    from certifi import where  # noqa: PLC0415 – for servers behind TLS alone
+
+    return where()
 
 
 class Origin:

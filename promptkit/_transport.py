@@ -10,9 +10,9 @@ What `Transport.post` guarantees, plain and under TLS, directly and through a pr
 * Redirects are not followed, cookies are not kept, ``.netrc`` is not read; certificates are always verified.
 * No error holds a header's value, the body, a query, or a proxy's password.
 
-It is a requests adapter in what it builds: pools, proxy managers and connections are those of requests and
-urllib3. What a ``requests.Session`` does per call – merging, cookies, proxy discovery, a response object – and
-urllib3's pool and response are left out: they cost four times what the rest of the exchange does.
+Pools, proxy managers and connections are those of urllib3 and of a requests adapter. What a ``requests.Session`` does
+per call – merging, cookies, proxy discovery, a response object – and urllib3's pool and response are left out: they
+cost four times what the rest of the exchange does.
 
 Threads: any number. Idle connections lie in deques, whose ``append`` and ``pop`` are atomic; ``_lock`` guards
 the building of routes alone. A forked child starts without connections and with a lock of its own.
@@ -45,7 +45,7 @@ from promptkit._answers import (
     too_large,
     unpack,
 )
-from promptkit._connections import USUAL_AUTHORITIES, Adapter, Connection, Origin, close, parse_address
+from promptkit._connections import Connection, Origin, Ways, close, parse_address, usual_authorities
 from promptkit._exchange import Exchange, Stopped
 from promptkit._proxies import Proxies, trusted_authorities
 from promptkit._sockets import check_patching, client_context
@@ -119,7 +119,7 @@ class Transport:
         self._routes: dict[tuple[str, bool], _Route] = {}
         self._origins: dict[tuple[object, ...], Origin] = {}
         self._lock = threading.Lock()
-        self._adapter = Adapter(pool_connections=_MAX_ROUTES, pool_maxsize=1)
+        self._ways = Ways(_MAX_ROUTES)
         weakref.finalize(self, _retire, self._origins)
         _transports.add(self)
 
@@ -131,7 +131,7 @@ class Transport:
     def after_fork(self) -> None:
         """Begin anew in a forked child: its copies are closed, which the parent's connections do not feel."""
         self._lock = threading.Lock()
-        self._adapter = Adapter(pool_connections=_MAX_ROUTES, pool_maxsize=1)
+        self._ways = Ways(_MAX_ROUTES)
         self._routes.clear()
         for origin in self._origins.values():
             origin.forget()
@@ -291,7 +291,7 @@ class Transport:
                 self._origins.clear()
             origin = self._origins.get(key)
             if origin is None:
-                pool = self._adapter.pool_for(url, proxy, context)
+                pool = self._ways.pool_for(url, proxy, context)
                 origin = self._origins[key] = Origin(pool, is_tunnelled=is_tunnelled)
                 if self._is_closed:
                     origin.retire()
@@ -304,7 +304,7 @@ class Transport:
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:
-            self._context = client_context(USUAL_AUTHORITIES)
+            self._context = client_context(usual_authorities())
         return self._context
 
 

@@ -27,6 +27,8 @@ EXTRAS = [
     "promptkit.testing",
 ]
 
+BELATED = ["requests", "charset_normalizer", "certifi", "socks", "html.entities"]
+
 SCRIPT = """
 import json, sys, threading
 
@@ -72,6 +74,12 @@ def after_import() -> dict[str, object]:
     assert done.returncode == 0, done.stderr
     report: dict[str, object] = json.loads(done.stdout)
     return report
+
+
+@pytest.mark.parametrize("name", BELATED)
+def test_what_few_runs_need_is_not_imported(after_import: dict[str, object], name: str) -> None:
+    """Proxies, TLS and HTML bring modules of some size, which are loaded when they are asked for."""
+    assert name not in after_import["modules"]  # type: ignore[operator]  # a list of str
 
 
 @pytest.mark.parametrize("name", EXTRAS)
