@@ -6,7 +6,6 @@ a validator names the field, what was given by its type, and what would be right
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import sys
@@ -161,8 +160,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     Names that differ in case alone are nearest of all.
     """
     folded = {option.casefold(): option for option in known}
-    found = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return f"; did you mean {folded[found[0]]!r}?" if found else ""
+    found = closest(name.casefold(), folded)
+    return f"; did you mean {folded[found]!r}?" if found is not None else ""
+
+
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the one of ``known`` that is most like ``word``, or None when none is as like as ``cutoff`` (0 to 1)."""
+    from difflib import get_close_matches  # noqa: PLC0415 – for messages about mistakes alone
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=cutoff)), None)
 
 
 def is_number(value: object) -> bool:

@@ -24,7 +24,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Context, Decimal
-from fractions import Fraction
 from functools import partial
 from itertools import count
 from typing import Any, Final, NoReturn
@@ -330,6 +329,8 @@ def is_multiple(value: float, factor: float) -> bool:
     if not isinstance(value, int) and not math.isfinite(value):
         raise ValueFaultError("a number that is not finite cannot be checked against multipleOf")
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        from fractions import Fraction  # noqa: PLC0415 – for integers of hundreds of digits alone
+
         return (value / Fraction(Decimal(repr(factor)))).denominator == 1
     return not _EXACT.remainder(Decimal(repr(value)), Decimal(repr(factor)))
 

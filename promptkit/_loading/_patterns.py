@@ -65,7 +65,7 @@ _QUANTIFIERS: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (
 _COUNTED: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _COUNT_LIKE: Final = re.compile(r"[0-9]*,?[0-9]*\}")
 _WORD_EDGE: Final = "(?a:\\b)"
-_HIGH_SURROGATES: Final = frozenset(map(chr, range(0xD800, 0xDC00)))
+_HIGH_SURROGATES: Final = range(0xD800, 0xDC00)
 _NO_WORD_EDGE: Final = "(?!(?a:\\b))"  # before 3.14 Python does not find \B in the empty text
 
 
@@ -321,7 +321,7 @@ class _Parser:
             if (found := self.digits(r"\{0*([0-9A-Fa-f]{1,6})\}")) is not None and found <= MAX_CODE:
                 return found
             if (found := self.digits(r"([0-9A-Fa-f]{4})")) is not None:
-                low = self.digits(r"\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})") if chr(found) in _HIGH_SURROGATES else None
+                low = self.digits(r"\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})") if found in _HIGH_SURROGATES else None
                 return (
                     found
                     if low is None

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
-from promptkit._fields import Json
+from promptkit._fields import Json, closest
 from promptkit._loading._compilation import ValueFaultError, is_multiple, too_long
 from promptkit._loading._core import Core, Node
 from promptkit._loading._excerpts import (
@@ -168,8 +167,8 @@ class _Explainer:
             near = ""
             if isinstance(value, str):
                 texts = {item.lower(): item for item in node["enum"] if isinstance(item, str)}
-                found = get_close_matches(value[:200].strip().lower(), list(texts)[:200], n=1, cutoff=0.8)
-                near = f"; did you mean {quoted(texts[found[0]])}?" if found else ""
+                found = closest(value[:200].strip().lower(), list(texts)[:200], cutoff=0.8)
+                near = f"; did you mean {quoted(texts[found])}?" if found is not None else ""
             yield self.issue(path, "enum", f"must be one of {wanted}; got {excerpt(value)}{near}", wanted)
 
     def of_text(self, node: dict[str, Node], value: str, path: Path) -> Iterator[Issue]:
@@ -322,8 +321,8 @@ class _Explainer:
             known = list(node.get("properties", ()))
             missing = [name for name in known if name not in value]
             near = ""
-            if len(rest) == 1 and (found := get_close_matches(rest[0][:200], missing, n=1)):
-                near = f"; did you mean {shown_name(found[0])}?"
+            if len(rest) == 1 and (found := closest(rest[0][:200], missing)) is not None:
+                near = f"; did you mean {shown_name(found)}?"
             what = "unexpected property" if len(rest) == 1 else "unexpected properties"
             allowed = f"only {listed(list(map(shown_name, known)))}" if known else "no properties"
             yield Issue(

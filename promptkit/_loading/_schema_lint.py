@@ -9,14 +9,13 @@ Source beside the standard: OpenAPI 3.0, for the keywords that are its own.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from promptkit._fields import Json, describe, is_number
+from promptkit._fields import Json, closest, describe, is_number
 from promptkit._loading._dialects import DIALECTS, DRAFT_04, LATEST, Dialect, Shape
 
 TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
@@ -112,10 +111,10 @@ def _unknown(keyword: str, schema: Mapping[str, Json], dialect: Dialect) -> str:
     others = [other.name for other in DIALECTS if keyword in other.keywords]
     if others:
         return f"{text}: it is one of {', '.join(others)}, and this schema is {dialect}{_replacement(keyword, dialect)}"
-    near = difflib.get_close_matches(keyword.lower(), [name.lower() for name in dialect.keywords], n=1, cutoff=0.7)
     known = {name.lower(): name for name in dialect.keywords}
-    if near:
-        return f"{text}, did you mean {known[near[0]]}?"
+    near = closest(keyword.lower(), known, cutoff=0.7)
+    if near is not None:
+        return f"{text}, did you mean {known[near]}?"
     return f"{text}: it would be ignored; begin the name with x- to keep it as a note"
 
 
@@ -302,7 +301,7 @@ def _type_hint(name: str) -> str:
         return "; leave type out to allow anything"
     if "|" in name or "," in name:
         return "; write several types as a list"
-    known = _TYPE_NAMES.get(name.lower()) or next(iter(difflib.get_close_matches(name.lower(), TYPES, n=1)), None)
+    known = _TYPE_NAMES.get(name.lower()) or closest(name.lower(), TYPES)
     return f", did you mean {known}?" if known else f"; known are {', '.join(TYPES)}"
 
 

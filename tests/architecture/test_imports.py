@@ -27,7 +27,7 @@ EXTRAS = [
     "promptkit.testing",
 ]
 
-BELATED = ["requests", "charset_normalizer", "certifi", "socks", "html.entities"]
+BELATED = ["requests", "charset_normalizer", "certifi", "socks", "html.entities", "difflib", "fractions"]
 
 SCRIPT = """
 import json, sys, threading
@@ -78,7 +78,7 @@ def after_import() -> dict[str, object]:
 
 @pytest.mark.parametrize("name", BELATED)
 def test_what_few_runs_need_is_not_imported(after_import: dict[str, object], name: str) -> None:
-    """Proxies, TLS and HTML bring modules of some size, which are loaded when they are asked for."""
+    """Proxies, TLS, and advice about misspelt names bring modules of some size, loaded when they are asked for."""
     assert name not in after_import["modules"]  # type: ignore[operator]  # a list of str
 
 
