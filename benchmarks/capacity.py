@@ -37,8 +37,8 @@ from promptkit.errors import RunCancelledError
 PERMITS = 4
 STACK_BYTES = 256 * 1024
 Act = Callable[[], object]
-Actor = Callable[[], "tuple[Act, Act]"]
-"""Makes, for one thread, what acquires and what releases."""
+Actor = Callable[[Act], Act]
+"""Makes, for one thread, what acquires, holds by the function that it is given, and releases."""
 
 
 def make_manager(queue_capacity: int = 200_000) -> Manager:
@@ -182,12 +182,10 @@ def crowd_of(
     actor, open_gate, count_waiting = make()
 
     def run(number: int) -> None:
-        acquire, release = actor()
+        cycle = actor(crowd.hold)
         crowd.start.wait()
         while not crowd.is_over:
-            acquire()
-            crowd.hold()
-            release()
+            cycle()
             crowd.counts[number] += 1
 
     def open_when_all_wait() -> None:
@@ -200,23 +198,25 @@ def crowd_of(
 
 
 def make_pool() -> tuple[Actor, Act, Callable[[], int]]:
-    """promptkit, in the safe shape as far as two functions can have it."""
+    """promptkit, in the safe shape."""
     manager = make_manager()
     held = [manager.acquire("b", CancelToken()) for _ in range(PERMITS)]
 
-    def actor() -> tuple[Act, Act]:
+    def actor(hold: Act) -> Act:
         token = CancelToken()
-        mine: list[Permit] = []
 
-        def acquire() -> None:
+        def cycle() -> None:
             permit = manager.permit("b")
-            mine.append(permit)
-            permit.acquire(token)
+            try:
+                try:
+                    permit.acquire(token)
+                    hold()
+                finally:
+                    permit.release()
+            finally:
+                permit.release()
 
-        def release() -> None:
-            mine.pop().release()
-
-        return acquire, release
+        return cycle
 
     return actor, lambda: [permit.release() for permit in held], lambda: len(manager._pools["b"].ledger.waiting)  # noqa: SLF001  # exact, and free of its lock
 
@@ -225,15 +225,33 @@ def make_semaphore() -> tuple[Actor, Act, Callable[[], int]]:
     """`threading.Semaphore`."""
     semaphore = threading.Semaphore(0)
     waiters = semaphore._cond._waiters  # type: ignore[attr-defined]  # noqa: SLF001  # there is no other way to count them
-    return lambda: (semaphore.acquire, semaphore.release), lambda: semaphore.release(PERMITS), lambda: len(waiters)
+
+    def actor(hold: Act) -> Act:
+        def cycle() -> None:
+            with semaphore:
+                hold()
+
+        return cycle
+
+    return actor, lambda: semaphore.release(PERMITS), lambda: len(waiters)
 
 
 def make_queue() -> tuple[Actor, Act, Callable[[], int]]:
     """`queue.Queue`, filled with four tokens."""
     tokens: queue.Queue[int] = queue.Queue()
     waiters = tokens.not_empty._waiters  # type: ignore[attr-defined]  # noqa: SLF001  # there is no other way to count them
-    fill = lambda: [tokens.put(1) for _ in range(PERMITS)]  # noqa: E731  # shown beside the others
-    return lambda: (tokens.get, lambda: tokens.put(1)), fill, lambda: len(waiters)
+
+    def actor(hold: Act) -> Act:
+        def cycle() -> None:
+            token = tokens.get()
+            try:
+                hold()
+            finally:
+                tokens.put(token)
+
+        return cycle
+
+    return actor, lambda: [tokens.put(1) for _ in range(PERMITS)], lambda: len(waiters)
 
 
 def count_inversions(size: int) -> int:
@@ -280,9 +298,9 @@ class Queued:
     def enqueue(self) -> None:
         """Do what `Permit.acquire` does up to the wait, and park a lock as `threading.Condition.wait` does."""
         permit = self.manager.permit("b")
-        permit._stage = 1  # noqa: SLF001  # in use
+        permit.stage = 1  # in use
         with self.pool.lock:
-            wake = self.pool.wake_locked()
+            wake = self.pool.new_wake()
             waiter = allocate_lock()
             waiter.acquire()
             wake._waiters.append(waiter)  # type: ignore[attr-defined]  # noqa: SLF001  # likewise

@@ -22,7 +22,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from promptkit._clock import SYSTEM_CLOCK, wait_owned
+from promptkit._clock import SYSTEM_CLOCK, own_again
 from promptkit._fields import describe, is_seconds
 from promptkit.errors import DeadlineExceededError, InvalidRequestError, RunCancelledError
 
@@ -146,16 +146,18 @@ class CancelToken:
         more than once, and must not raise. `unwatch` takes it out again, also when ``watch`` did not get to its end.
         """
         self._watchers[key] = call
-        for token in self._ancestors:
-            token._watchers[key] = call
-        if self._cancelled_token() is not None:
+        if self._ancestors:
+            for token in self._ancestors:
+                token._watchers[key] = call
+        if self._reasons or (self._ancestors and self._cancelled_token() is not None):
             call(key)
 
     def unwatch(self, key: Any) -> None:
         """Undo `watch`, as much of it as was done, at a cost that does not depend on how many there are."""
         self._watchers.pop(key, None)
-        for token in self._ancestors:
-            token._watchers.pop(key, None)
+        if self._ancestors:
+            for token in self._ancestors:
+                token._watchers.pop(key, None)
 
     # --------------------------------------------------------------------------------------------- looking
 
@@ -316,7 +318,11 @@ def wait_until(cancel: CancelToken, deadline: float, doing: str | None = None) -
                 until = earliest(until, now + cancel.poll_interval_s)
             with alarm.lock:
                 if not alarm.is_set:
-                    wait_owned(clock, alarm.condition, until)
+                    try:
+                        clock.wait(alarm.condition, until)
+                    except BaseException:
+                        own_again(alarm.condition)
+                        raise
     finally:
         cancel.unwatch(alarm)
 

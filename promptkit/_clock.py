@@ -57,16 +57,12 @@ class SystemClock:
 SYSTEM_CLOCK = SystemClock()
 
 
-def wait_owned(clock: Clock, condition: threading.Condition, deadline: float | None) -> None:
-    """``clock.wait(condition, deadline)``, but the lock is held again whatever comes out of it.
+def own_again(condition: threading.Condition) -> None:
+    """Take the lock of ``condition`` if a wait, interrupted by an exception, came out of it without the lock.
 
-    An exception raised into a thread inside ``Condition.wait`` may leave it without the lock (python/cpython#118433),
-    and the ``with`` block around the wait would then fail on its way out and hide the exception. The condition must be
-    on an `threading.RLock`.
+    An exception raised into a thread inside ``Condition.wait`` may leave it so (python/cpython#118433), and the
+    ``with`` block around the wait would then fail on its way out and hide the exception. The condition must be on a
+    `threading.RLock`.
     """
-    try:
-        clock.wait(condition, deadline)
-    except BaseException:
-        if not condition._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001  # the RLock's own, as Condition has it
-            condition.acquire()
-        raise
+    if not condition._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001  # the RLock's own, as Condition has it
+        condition.acquire()

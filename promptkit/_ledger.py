@@ -115,30 +115,43 @@ class Ledger(Generic[_TicketT, _WakeT]):
         self.waiting[ticket] = wake
         return len(self.held) < self.concurrency_limit
 
-    def grant(self) -> _TicketT | None:
+    def grant(self, given_back: _TicketT | None = None) -> _TicketT | None:
         """Give a free permit to the oldest ticket; None if nobody waits or nothing is free.
 
         The ticket returned owns its permit and still stands in the queue: wake it, `dequeue` it, and call again until
         None comes back. Left off in between, the next call returns the same ticket, which costs nothing.
+
+        ``given_back`` is the ticket whose `give_back` made the room, if one did: it must not get the permit again.
+        After an interrupted grant it still stands in the queue, where only the oldest can be such a one; and before
+        the lock was had, somebody may have granted to it again.
         """
-        ticket = next(iter(self.waiting), None)
+        held, waiting = self.held, self.waiting
+        ticket = next(iter(waiting), None)
+        if given_back is not None:
+            held.pop(given_back, None)
+            if ticket is given_back:
+                waiting.pop(given_back, None)
+                ticket = next(iter(waiting), None)
         if ticket is None:
             return None
-        held = self.held
         if ticket not in held:
             if len(held) >= self.concurrency_limit:
                 return None
             held[ticket] = None
         return ticket
 
-    def dequeue(self, ticket: _TicketT) -> None:
-        """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own."""
+    def dequeue(self, ticket: _TicketT) -> bool:
+        """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own.
+
+        True means that a permit is free: call `grant`.
+        """
         self.waiting.pop(ticket, None)
+        return len(self.held) < self.concurrency_limit
 
     def give_back(self, ticket: _TicketT) -> bool:
         """Take the permit of ``ticket`` back; False if it has none.
 
-        If anybody waits, `finish` and `grant` must follow.
+        If anybody waits, `grant` must follow.
 
         Needs no lock: it only makes room. Who enqueues looks for room *after* that, and who gives back looks at the
         queue *after* that, so that one of the two sees the other.
@@ -148,16 +161,6 @@ class Ledger(Generic[_TicketT, _WakeT]):
     def withdraw(self, ticket: _TicketT) -> None:
         """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""
         if self.waiting:
-            self.waiting.pop(ticket, None)
-        self.held.pop(ticket, None)
-
-    def finish(self, ticket: _TicketT) -> None:
-        """Do, under the lock, what `give_back` could not: leave nothing of ``ticket`` behind. Call `grant` afterwards.
-
-        After an interrupted grant it still stands in the queue, where only the oldest can be such a one; and before the
-        lock was had, somebody may have granted to it again.
-        """
-        if next(iter(self.waiting), None) is ticket:
             self.waiting.pop(ticket, None)
         self.held.pop(ticket, None)
 

@@ -88,7 +88,7 @@ class Field:
         ledger = self.pool.ledger
         left = [len(ledger.leases), len(ledger.held), len(ledger.waiting), len(self.pool.intents)]
         left.append(len(self.parent._watchers))
-        is_locked = hung == 0 and self.pool.is_inside()
+        is_locked = hung == 0 and self.pool.is_owned()
         return {"cycles": self.cycles, "queued": self.queued, "hung": hung, "left": left, "locked": is_locked}
 
 
@@ -117,7 +117,7 @@ def interrupt_often(use: Callable[[CancelToken], None], field: Field, count: int
         except KeyboardInterrupt:
             pass
         ledger = field.pool.ledger
-        is_broken = field.pool.is_inside() or bool(token._watchers)
+        is_broken = field.pool.is_owned() or bool(token._watchers)
         if not field.threads:
             is_broken = is_broken or bool(ledger.held or ledger.waiting or ledger.leases or field.pool.intents)
         broken += is_broken

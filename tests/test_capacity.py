@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from promptkit import _capacity
+from promptkit import _capacity, _pool
 from promptkit._cancel import CancelToken
 from promptkit._capacity import Held, Lease, Manager, Permit, PoolStats
 from promptkit._ledger import CapacityPolicy, Ledger
@@ -109,9 +109,9 @@ def test_a_manager_does_not_change_with_its_makers_mapping() -> None:
 
 def test_importing_creates_no_lock() -> None:
     """A host may patch threading after the import: locks are made when a manager is."""
-    assert not [
-        name for name, value in vars(_capacity).items() if type(value).__name__ in ("lock", "RLock", "Condition")
-    ]
+    for module in (_capacity, _pool):
+        names = [name for name, value in vars(module).items() if type(value).__name__ in ("lock", "RLock", "Condition")]
+        assert not names
 
 
 # ------------------------------------------------------------------------------------------------ unlimited
@@ -548,7 +548,7 @@ def test_a_polled_token_is_asked_at_every_interval_and_outside_the_lock() -> Non
     pool = bench.manager._pools["b"]
 
     def poll() -> bool:
-        owned.append(pool.is_inside())
+        owned.append(pool.is_owned())
         return bool(is_gone)
 
     with bench.acquire():
@@ -1114,16 +1114,17 @@ class NoisyLedger(Ledger[Any, Any]):
         self.make_noise()
         return is_granted
 
-    def grant(self) -> Any:
+    def grant(self, given_back: Any = None) -> Any:
         """Look for a ticket, and be interrupted."""
-        ticket = super().grant()
+        ticket = super().grant(given_back)
         self.make_noise()
         return ticket
 
-    def dequeue(self, ticket: Any) -> None:
+    def dequeue(self, ticket: Any) -> bool:
         """Take it out, and be interrupted."""
-        super().dequeue(ticket)
+        is_free = super().dequeue(ticket)
         self.make_noise()
+        return is_free
 
 
 @pytest.mark.parametrize("operation", ["stats", "admit", "acquire", "time out", "pass on", "release a waiter"])
@@ -1142,7 +1143,7 @@ def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operat
         bench.clock.wait_for_sleepers(1)
 
     def note() -> None:
-        handlers._stage = _capacity._OVER
+        handlers.stage = _pool.OVER
         pool.log(handlers)
 
     ledger.noise = note
@@ -1184,9 +1185,9 @@ def test_a_permit_given_back_while_somebody_is_about_to_queue_is_his() -> None:
 
 def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd leaves no more of them behind than that."""
+    monkeypatch.setattr(_pool, "_SPARE_WAKES", 2)
     bench = Bench()
     pool = bench.manager._pools["b"]
-    monkeypatch.setattr(_capacity, "_MAX_SPARE_WAKES", 2)
     held = bench.acquire()
     workers = [bench.queue(f"{number}") for number in range(4)]
     held.release()
@@ -1198,7 +1199,7 @@ def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatc
     with bench.acquire():
         again = bench.queue("again")
         assert next(iter(pool.ledger.waiting.values())) is spare[1]
-        assert pool.spare_wakes == spare[:1]
+        assert list(pool.spare_wakes) == spare[:1]
     again.result()
     bench.assert_empty()
 

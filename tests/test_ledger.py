@@ -278,28 +278,38 @@ def test_what_is_given_back_in_the_middle_of_a_grant_is_not_kept(is_granted_agai
     if is_granted_again:
         assert ledger.grant() == "b"
         ledger.dequeue("b")
-    ledger.finish("b")
+    assert ledger.grant("b") == "c"
     assert drain(ledger) == ["c"]
     assert list(ledger.held) == ["c"]
     assert not ledger.waiting
 
 
-def test_finishing_leaves_the_others_alone() -> None:
-    """Also those that wait."""
+def test_what_is_given_back_with_the_grant_goes_to_the_oldest() -> None:
+    """Whether it was taken out before or not; the others stay where they are."""
     ledger = make_ledger(1)
     ledger.request("a")
     queue_up(ledger, "b", "c")
-    assert ledger.give_back("a")
-    ledger.finish("a")
+    assert ledger.grant("a") == "b"
+    assert list(ledger.held) == ["b"]
     assert list(ledger.waiting) == ["b", "c"]
 
 
-def test_finishing_with_an_empty_queue_takes_the_permit_back() -> None:
+def test_what_is_given_back_to_an_empty_queue_is_free() -> None:
     """Whoever waited has left before the lock was had."""
     ledger = make_ledger(1)
     ledger.request("a")
-    ledger.finish("a")
+    assert ledger.grant("a") is None
     assert not ledger.held
+
+
+def test_leaving_the_queue_says_whether_a_permit_is_free() -> None:
+    """So that who grants knows when to stop."""
+    ledger = make_ledger(1)
+    ledger.request("a")
+    queue_up(ledger, "b", "c")
+    assert not ledger.dequeue("c")
+    ledger.give_back("a")
+    assert ledger.dequeue("b")
 
 
 # ------------------------------------------------------------------------------------------ grant or cancel

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import _capacity
+from promptkit import _pool
 from promptkit._cancel import CancelToken
 from promptkit._capacity import Manager
+from promptkit._clock import SYSTEM_CLOCK
 from promptkit._ledger import CapacityPolicy
 from support.clock import FakeClock
 from support.preloaded import MANAGER, use_everything, use_the_modules_own
@@ -71,7 +72,7 @@ def test_c09_the_child_of_a_busy_process_starts_empty() -> None:
     assert is_locked.wait(20)
 
     def act() -> None:
-        manager._pools["b"].clock = token.clock = _capacity.SYSTEM_CLOCK  # type: ignore[misc]  # time passes in it
+        manager._pools["b"].clock = token.clock = SYSTEM_CLOCK  # type: ignore[misc]  # time passes in it
         use_everything(manager)
 
     in_a_child(act)
@@ -145,7 +146,7 @@ def test_one_hook_serves_any_number_of_pools() -> None:
     """It is registered when the module is imported, and knows the pools by weak references."""
     managers = [Manager({"b": CapacityPolicy(1, 1)}) for _ in range(3)]
     permits = [manager.acquire("b", CancelToken()) for manager in managers]
-    before = len(_capacity._pools)
+    before = len(_pool._pools)
     assert before >= 3
 
     def act() -> None:

@@ -72,9 +72,12 @@ def permit_steps(policy: CapacityPolicy, state: State) -> Iterator[State]:
             assert had == (ticket in state.held)
             if had:
                 yield save(ledger, with_stage(state.stages, ticket, "returned"))
-        if stage == "returned":  # and with the lock, after anything that others may have done in between
+        # And with the lock, after anything that others may have done in between; who sees that somebody waits does not
+        # take it out first.
+        if stage == "returned" or ticket in state.held:
             ledger = load(policy, state)
-            ledger.finish(ticket)
+            granted = ledger.grant(ticket)
+            assert granted != ticket, "not to itself"
             assert ticket not in ledger.held
             assert ticket not in ledger.waiting
             yield save(ledger, with_stage(state.stages, ticket, "done"))

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-CODE = ("promptkit/_capacity.py", "promptkit/_ledger.py", "promptkit/_cancel.py", "promptkit/_clock.py")
+CODE = (
+    "promptkit/_capacity.py",
+    "promptkit/_pool.py",
+    "promptkit/_ledger.py",
+    "promptkit/_cancel.py",
+    "promptkit/_clock.py",
+)
 """Ends of the files whose points count; what they call of `threading` counts as well."""
 
 
