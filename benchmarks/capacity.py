@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import queue
 import random
 import statistics
@@ -351,24 +352,40 @@ def bytes_per_ticket(size: int = 5000) -> float:
 # ------------------------------------------------------------------------------------- promptness and idleness
 
 
-def time_ping_pong(turns: int = 4000) -> float:
-    """Microseconds that a raw lock takes to wake another thread."""
+@contextmanager
+def on_processor(number: int | None) -> Iterator[None]:
+    """Keep the calling thread on one of the processors; None leaves it to the system, as does a system that cannot."""
+    if number is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(before)[number % len(before)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def time_ping_pong(here_on: int | None = None, there_on: int | None = None, turns: int = 4000) -> float:
+    """Microseconds that a raw lock takes to wake another thread, on the processors given."""
     here, there = allocate_lock(), allocate_lock()
     here.acquire()
     there.acquire()
 
     def answer() -> None:
-        for _ in range(turns):
-            there.acquire()
-            here.release()
+        with on_processor(there_on):
+            for _ in range(turns):
+                there.acquire()
+                here.release()
 
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
-    start = time.perf_counter_ns()
-    for _ in range(turns):
-        there.release()
-        here.acquire()
-    elapsed = time.perf_counter_ns() - start
+    with on_processor(here_on):
+        start = time.perf_counter_ns()
+        for _ in range(turns):
+            there.release()
+            here.acquire()
+        elapsed = time.perf_counter_ns() - start
     thread.join()
     return elapsed / (2 * turns) / 1000
 
@@ -561,13 +578,24 @@ def report_scaling(report: Report, rounds: int) -> None:
 def report_waiting(report: Report, rounds: int, seconds: float) -> None:
     """Waiting is cheap, and ends promptly."""
     results = take_turns(
-        rounds, {"busy": time_ping_pong, "asleep": time_wake_from_sleep, "cancel": time_cancel_to_exception}
+        rounds,
+        {
+            "anywhere": time_ping_pong,
+            "apart": lambda: time_ping_pong(0, 1),
+            "asleep": time_wake_from_sleep,
+            "cancel": time_cancel_to_exception,
+        },
     )
-    busy, asleep, latency = (statistics.median(results[name]) for name in ("busy", "asleep", "cancel"))
-    report.add("raw lock: ping-pong between two threads, µs one way", busy)
+    anywhere, apart, asleep, latency = (
+        statistics.median(results[name]) for name in ("anywhere", "apart", "asleep", "cancel")
+    )
+    report.add("raw lock: ping-pong, wherever the threads are put, µs one way", anywhere)
+    report.add("raw lock: ping-pong between two processors, µs one way", apart)
     report.add("raw lock: waking a thread that has slept, µs", asleep)
-    report.add("cancel to exception of a caller that has slept / ping-pong", latency / busy)
-    report.add("cancel to exception of a caller that has slept / raw lock", latency / asleep, most=15)
+    report.add("cancel to exception of a caller that has slept, µs", latency)
+    report.add("cancel to exception / ping-pong wherever the threads are put", latency / anywhere)
+    report.add("cancel to exception / ping-pong between two processors", latency / apart, most=15)
+    report.add("cancel to exception / waking a thread that has slept", latency / asleep, most=15)
     report.add("1,024 waiting callers, share of a processor", idle_share(1024, seconds), most=0.005)
     report.add("64 queued one by one, served out of turn", count_inversions(64), most=0)
 

@@ -1,21 +1,14 @@
 """Capacity pools: bounded admission and first-come-first-served permits, shared by all threads of an engine.
 
-Guarantees
-    * What `_ledger` guarantees, for any number of threads; a freed permit passes straight to the oldest ticket.
-    * Grant or cancel is decided once, under the pool's lock. Cancelled first: the ticket has left, nothing is sent.
-      Granted first: `Permit.acquire` looks at the token before it returns, and gives the permit back if it is over.
+Guarantees, over those of `_pool`, which locks, waits, and has the rules for changing either file
+    * Cancelled before it was granted, a ticket has left, and nothing is sent. Granted first: `Permit.acquire` looks at
+      the token before it returns, and gives the permit back if it is over.
     * An exception raised into a thread (Ctrl-C, a signal handler, ``PyThreadState_SetAsyncExc``) leaves the pool right
       wherever it lands, if the caller releases in two nested ``finally`` blocks (the safe shape, below).
-    * `CancelToken.cancel` and `release` may be called in signal handlers and finalisers, even when they interrupt this
-      very module. `admit` and `acquire` may not: they raise `RuntimeError` when they find that they have.
+    * `CancelToken.cancel` and `release` may be called in signal handlers and finalisers, even when they interrupt these
+      very modules. `admit` and `acquire` may not: they raise `RuntimeError` when they find that they have.
     * A released claim is kept alive by nothing, and keeps nothing alive. What `Manager.admit` and `Manager.acquire`
       return gives itself back when it is forgotten.
-    * After ``fork`` the child's pools are empty and their locks are free.
-    * Nobody else's code runs under a lock: no polls, no callbacks, no logging.
-
-What guards what: ``Pool.lock`` guards ``Pool.ledger`` and a claim's ``stage``, as long as it is in the books.
-``Pool.intents`` is guarded by nothing: it is a deque that anybody may append to, and only the lock's owner pops from.
-Every unlock is followed by a look at it, so that what was logged while the lock was held does not stay behind.
 
 The safe shape::
 
@@ -33,10 +26,6 @@ What pure Python cannot close: a second exception that lands in the few instruct
 the hand-over of a forgotten claim, or in the two lines that take the lock again after an interrupted wait; on CPython
 3.14 the exit of a ``with`` block (python/cpython#148874). A claim used by ``with manager.acquire(...)`` alone may be
 lost between two instructions of its caller; it comes back when the exception's traceback, which holds it, is dropped.
-
-Rules for changing this file: ``with self.lock:``, never ``with condition:`` (whose ``__enter__`` is Python code that an
-exception can leave locked); no ``while condition:`` directly inside ``try`` or ``with`` (python/cpython#130279: on 3.13
-an exception on the loop's back edge skips the clean-up); no try-lock; notify before dequeue.
 """
 
 # ruff: noqa: SLF001  # a pool, its claims and their lock are one mechanism
@@ -143,7 +132,6 @@ class Lease(_Claim):
                 self.release()
             raise
         if not is_admitted:
-            self.release()
             policy = pool.policy
             raise CapacityExceededError(pool.backend_id, policy.concurrency_limit, policy.queue_capacity)
 
@@ -186,7 +174,7 @@ class Permit(_Claim):
                     self._refuse_reuse()
                 self.stage = USED
                 is_mine = True
-                if pool.ledger.waiting or not pool.ledger.request(self):
+                if not pool.ledger.request(self):
                     wake = pool.spare_wakes.pop() if pool.spare_wakes else pool.new_wake()
                     if pool.ledger.enqueue(self, wake):
                         pool.pump_locked()

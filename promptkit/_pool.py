@@ -219,8 +219,6 @@ class Pool:
     ) -> bool | None:
         """Wait until ``ticket`` is granted (True), has left the queue (False), or it is time to look again (None)."""
         held, waiting = self.ledger.held, self.ledger.waiting
-        if self.intents:
-            self.drain_locked()
         if ticket in waiting and ticket not in held:
             until = cancel.deadline if deadline is None else earliest(deadline, cancel.deadline)
             if cancel.poll_interval_s is not None:
@@ -230,8 +228,6 @@ class Pool:
             except BaseException:
                 own_again(wake)
                 raise
-            if self.intents:
-                self.drain_locked()
         if ticket in held:
             if ticket in waiting:  # who granted it was interrupted
                 self.ledger.dequeue(ticket)

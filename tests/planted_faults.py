@@ -48,10 +48,17 @@ FAULTS = [
         RACES,
     ),
     Fault(
-        "lost permit on deadline after grant",
+        "deadline wins over a grant that was made",
         "_pool",
         "                if is_late and ticket not in self.ledger.held:\n                    self.ledger.dequeue(ticket)\n",
-        "                if is_late:\n                    return False\n",
+        "                if is_late:\n                    self.ledger.dequeue(ticket)\n                    return False\n",
+        UNITS,
+    ),
+    Fault(
+        "missed wake-up: a wait begins though its end has come",
+        "_pool",
+        "        if ticket in waiting and ticket not in held:\n",
+        "        if ticket in waiting or ticket in held:\n",
         RACES,
     ),
     Fault(
@@ -194,7 +201,7 @@ FAULTS = [
     Fault(
         "a permit is checked and taken outside the lock",
         "_capacity",
-        "                if pool.ledger.waiting or not pool.ledger.request(self):\n",
+        "                if not pool.ledger.request(self):\n",
         "                lock.release()\n                is_granted = pool.ledger.request(self)\n                lock.acquire()\n"
         "                if not is_granted:\n",
         RACES,

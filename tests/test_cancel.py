@@ -6,10 +6,12 @@ import math
 import signal
 import threading
 import weakref
+from collections import deque
+from typing import Any
 
 import pytest
 
-from promptkit._cancel import CancelToken, wait_until
+from promptkit._cancel import CancelToken, _Alarm, wait_until
 from promptkit._clock import SystemClock
 from promptkit.errors import DeadlineExceededError, InvalidRequestError, RunCancelledError
 from support.clock import FakeClock
@@ -431,6 +433,36 @@ def test_a_callback_may_remove_the_next_one() -> None:
     second = token.on_cancel(lambda: called.append("second"))
     token.cancel()
     assert called == []
+
+
+def test_a_callback_that_was_just_removed_is_not_even_tried(caplog: pytest.LogCaptureFixture) -> None:
+    """The cancel had it on its list already."""
+    token = CancelToken()
+    token.on_cancel(lambda: second.remove())  # noqa: PLW0108  # there is no second yet
+    second = token.on_cancel(lambda: None)
+    token.cancel()
+    assert not caplog.records
+    assert not token._watchers
+
+
+def test_a_handler_that_wakes_a_sleeper_in_the_middle_of_its_own_waking_does_not_disturb_it() -> None:
+    """It comes out of the very call that empties the list of who sleeps."""
+    alarm = _Alarm()
+
+    class Sleepers(deque[Any]):
+        """Has a handler run between the look whether somebody sleeps and the waking."""
+
+        def __bool__(self) -> bool:
+            is_somebody = len(self) > 0
+            alarm.set()
+            return is_somebody
+
+    sleeper = threading.Lock()
+    sleeper.acquire()
+    alarm.condition._waiters = Sleepers([sleeper])  # type: ignore[attr-defined]
+    with alarm.lock:
+        alarm.condition.notify()
+    assert not sleeper.locked()
 
 
 def test_a_deadline_alone_calls_nobody_back() -> None:

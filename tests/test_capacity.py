@@ -1127,7 +1127,9 @@ class NoisyLedger(Ledger[Any, Any]):
         return is_free
 
 
-@pytest.mark.parametrize("operation", ["stats", "admit", "acquire", "time out", "pass on", "release a waiter"])
+@pytest.mark.parametrize(
+    "operation", ["stats", "admit", "acquire", "time out", "pass on", "withdraw", "release a waiter"]
+)
 def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operation: str) -> None:
     """Every operation that takes the lock looks at the log afterwards."""
     bench = Bench(2, 5)
@@ -1157,6 +1159,8 @@ def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operat
         bench.clock.advance(5)
     elif operation == "pass on":
         held.release()
+    elif operation == "withdraw":
+        bench.manager.permit("b").release()
     else:
         permit.release()
     if worker is not None:
@@ -1166,6 +1170,125 @@ def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operat
     permit.release()
     held.release()
     lease.release()
+    bench.assert_empty()
+
+
+def test_what_a_handler_logs_while_a_permit_is_passed_on_does_not_wait_for_the_new_owner() -> None:
+    """Its thread may be long in coming."""
+    bench = Bench(2, 5)
+    pool = bench.manager._pools["b"]
+    handlers, held = bench.acquire(), bench.acquire()
+    absent = bench.manager.permit("b")
+    with pool.lock:
+        absent.stage = _pool.USED
+        pool.ledger.enqueue(absent, pool.new_wake())
+
+    class Handler(dict[Any, Any]):
+        """Logs as a permit is entered: that is, under the lock."""
+
+        def __setitem__(self, ticket: Any, value: object) -> None:
+            handlers.stage = _pool.OVER
+            pool.log(handlers)
+            super().__setitem__(ticket, value)
+
+    pool.ledger.held = Handler(pool.ledger.held)
+    held.release()
+    assert list(pool.ledger.held) == [absent]
+    assert not pool.intents
+    absent.release()
+    bench.assert_empty()
+
+
+def test_what_a_handler_logs_after_a_later_wait_is_done_when_the_lock_is_left() -> None:
+    """Though the waiter has what it wants."""
+    handlers: list[Permit] = []
+
+    class Interrupting(FakeClock):
+        """Comes back from the second wait with a note in the log."""
+
+        waits = 0
+
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            super().wait(condition, deadline)
+            self.waits += 1
+            if self.waits == 2:
+                handlers[0].stage = _pool.OVER
+                pool.log(handlers[0])
+
+    clock = Interrupting()
+    manager = Manager({"b": CapacityPolicy(2, 1)}, clock=clock)
+    pool = manager._pools["b"]
+    token = CancelToken(poll=lambda: False, poll_interval_s=1, clock=clock)
+    for _ in range(2):
+        handlers.append(manager.permit("b"))
+        handlers[-1].acquire(CancelToken())
+    permit = manager.permit("b")
+    worker = Worker(permit.acquire, token)
+    clock.wait_for_sleepers()
+    clock.advance(1)
+    clock.wait_until(lambda: clock.waits == 1)
+    clock.wait_for_sleepers()
+    handlers[1].release()
+    worker.result()
+    assert clock.waits == 2
+    assert not pool.intents
+    assert list(pool.ledger.held) == [permit]
+    permit.release()
+    assert manager.stats("b") == (0, 0, 0)
+
+
+class GrantingLedger(Ledger[Any, Any]):
+    """Calls ``between`` after the first look whether ``ticket`` has a permit, as another thread may come there."""
+
+    ticket: Any = None
+    between: Any = None
+
+    def __init__(self, policy: CapacityPolicy) -> None:
+        super().__init__(policy)
+        ledger = self
+
+        class Held(dict[Any, Any]):
+            def __contains__(self, ticket: object) -> bool:
+                is_held = super().__contains__(ticket)
+                if ticket is ledger.ticket and ledger.between is not None:
+                    between, ledger.between = ledger.between, None
+                    between()
+                return is_held
+
+        self.held = Held()
+
+
+def test_what_is_granted_between_the_look_and_the_lock_of_a_release_goes_on() -> None:
+    """The permit came while its ticket was about to be withdrawn: it is the next one's."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    ledger = pool.ledger = GrantingLedger(pool.policy)
+    held = bench.acquire()
+    permit = bench.manager.permit("b")
+    waiter = Worker(permit.acquire, bench.token)
+    bench.clock.wait_for_sleepers()
+    next_one = bench.queue("next")
+    ledger.ticket, ledger.between = permit, held.release
+    permit.release()
+    next_one.result()
+    waiter.join()
+    assert bench.order == ["next"]
+    bench.assert_empty()
+
+
+def test_a_lease_that_a_handler_releases_before_it_is_admitted_is_not_kept() -> None:
+    """The handler comes between the first use of the lease and its entry in the books."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    lease = bench.manager.lease("b")
+
+    class Early(Ledger[Any, Any]):
+        def admit(self, lease: Any) -> bool:
+            lease.release()
+            return super().admit(lease)
+
+    pool.ledger = Early(pool.policy)
+    lease.admit(bench.token)
     bench.assert_empty()
 
 
