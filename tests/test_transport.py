@@ -716,6 +716,20 @@ def test_a_ca_bundle_must_hold_certificates(tmp_path: Path) -> None:
         Transport(pool_size=1, ca_bundle=str(tmp_path / "ca.pem"))
 
 
+def test_what_the_environment_names_is_read_for_tls_alone(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine's bundle that is broken is an error of the first server behind TLS; plain HTTP goes on without it."""
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("no certificate")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
+    transport = Transport(pool_size=1, proxies={})
+    assert post(transport, server.url).status == 200
+    with pytest.raises(ConfigError, match=r"^REQUESTS_CA_BUNDLE names .* no certificate that can be read"):
+        post(transport, "https://127.0.0.1:9/v1")
+    transport.close()
+
+
 def test_no_encoding_may_be_named(transport: Transport, server: Server) -> None:
     """``identity`` means as it is, alone or in a list."""
     body = gzip.compress(b"[1]")
