@@ -205,7 +205,7 @@ class Permit(_Claim):
             return
         pool = self._pool
         ledger = pool.ledger
-        if self.stage == FRESH or self not in ledger.held:
+        if self.stage == FRESH or self not in ledger.held or self in ledger.waiting:  # in both: half granted
             pool.withdraw(self)
         else:
             if not ledger.waiting:

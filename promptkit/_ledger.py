@@ -121,17 +121,12 @@ class Ledger(Generic[_TicketT, _WakeT]):
         The ticket returned owns its permit and still stands in the queue: wake it, `dequeue` it, and call again until
         None comes back. Left off in between, the next call returns the same ticket, which costs nothing.
 
-        ``given_back`` is the ticket whose `give_back` made the room, if one did: it must not get the permit again.
-        After an interrupted grant it still stands in the queue, where only the oldest can be such a one; and before
-        the lock was had, somebody may have granted to it again.
+        ``given_back`` is a ticket whose permit is taken back first, if it has one; it must not stand in the queue.
         """
-        held, waiting = self.held, self.waiting
-        ticket = next(iter(waiting), None)
+        held = self.held
         if given_back is not None:
             held.pop(given_back, None)
-            if ticket is given_back:
-                waiting.pop(given_back, None)
-                ticket = next(iter(waiting), None)
+        ticket = next(iter(self.waiting), None)
         if ticket is None:
             return None
         if ticket not in held:
@@ -148,15 +143,13 @@ class Ledger(Generic[_TicketT, _WakeT]):
         self.waiting.pop(ticket, None)
         return len(self.held) < self.concurrency_limit
 
-    def give_back(self, ticket: _TicketT) -> bool:
-        """Take the permit of ``ticket`` back; False if it has none.
-
-        If anybody waits, `grant` must follow.
+    def give_back(self, ticket: _TicketT) -> None:
+        """Take the permit of ``ticket`` back, if it has one. If anybody waits, `grant` must follow.
 
         Needs no lock: it only makes room. Who enqueues looks for room *after* that, and who gives back looks at the
         queue *after* that, so that one of the two sees the other.
         """
-        return self.held.pop(ticket, _ABSENT) is not _ABSENT
+        self.held.pop(ticket, None)
 
     def withdraw(self, ticket: _TicketT) -> None:
         """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""

@@ -55,8 +55,7 @@ class Ticket:
 
     __slots__ = ("__weakref__", "stage")
 
-    def __init__(self) -> None:
-        self.stage = FRESH
+    stage: int
 
 
 class _Gate:
@@ -165,12 +164,14 @@ class Pool:
 
     def withdraw_locked(self, ticket: Ticket) -> None:
         """Take everything back that ``ticket`` has; if it waits, wake it. Call `pump_locked` afterwards."""
-        self.cancel_locked(ticket)
+        wake = self.ledger.waiting.get(ticket)
+        if wake is not None:
+            wake.notify(_EVERYBODY)
         self.ledger.leave(ticket)
         self.ledger.withdraw(ticket)
 
     def pump_locked(self, given_back: Ticket | None = None) -> None:
-        """Give every free permit to the oldest ticket, but not to the one that has just given it back.
+        """Give every free permit to the oldest ticket, that of ``given_back`` included.
 
         Done again from the start, it finishes what was interrupted.
 
@@ -186,7 +187,7 @@ class Pool:
     # ------------------------------------------------------------------------------------------------ giving back
 
     def pass_on(self, ticket: Ticket) -> None:
-        """Grant what ``ticket`` has, or has just given back, to the oldest that waits."""
+        """Grant the permit of ``ticket``, which has it or has just given it back, to the oldest that waits."""
         if self.is_owned():
             self.log(ticket)
             return
@@ -196,10 +197,12 @@ class Pool:
             self.settle()
 
     def withdraw(self, ticket: Ticket) -> None:
-        """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, or was never used."""
+        """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, or was never used.
+
+        If this cannot be done now, it is done before the lock is left: by then the caller has marked it as over.
+        """
         if self.is_owned():
             self.log(ticket)
-            ticket.stage = OVER  # what was interrupted reads the log after this
             return
         with self.lock:
             self.withdraw_locked(ticket)

@@ -358,11 +358,11 @@ def test_a_callback_is_called_once() -> None:
     assert called == ["a", "b"]
 
 
-@pytest.mark.parametrize("callback", [None, 5, "stop"])
-def test_what_cannot_be_called_is_no_callback(callback: object) -> None:
+@pytest.mark.parametrize(("callback", "kind"), [(None, "null"), (5, "an integer"), ("stop", "a string")])
+def test_what_cannot_be_called_is_no_callback(callback: object, kind: str) -> None:
     """The mistake is told where it is made, not when somebody cancels."""
     token = CancelToken()
-    with pytest.raises(InvalidRequestError, match="on_cancel takes a function without arguments, not "):
+    with pytest.raises(InvalidRequestError, match=f"^on_cancel takes a function without arguments, not {kind}$"):
         token.on_cancel(callback)  # type: ignore[arg-type]
     assert not token._watchers
 

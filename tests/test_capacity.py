@@ -765,7 +765,7 @@ def test_an_interrupted_admission_or_request_takes_nothing() -> None:
 
 
 def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None:
-    """Whoever granted it was interrupted: it owns a permit and still stands in the queue."""
+    """Whoever granted it was interrupted: it owns a permit, still stands in the queue, and its thread sleeps."""
     bench = Bench(1)
     held = bench.acquire()
     permit = bench.manager.permit("b")
@@ -776,7 +776,6 @@ def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None
     assert ledger.grant() is permit  # and nobody has told its thread
     permit.release()
     assert (len(ledger.held), len(ledger.waiting)) == (0, 0)
-    bench.clock.advance(0)
     with pytest.raises(RunCancelledError):
         worker.result()
     held.release()
@@ -1196,6 +1195,26 @@ def test_what_a_handler_logs_while_a_permit_is_passed_on_does_not_wait_for_the_n
     assert list(pool.ledger.held) == [absent]
     assert not pool.intents
     absent.release()
+    bench.assert_empty()
+
+
+def test_everything_that_is_set_free_at_once_is_granted_at_once() -> None:
+    """Two permits that were released while the lock could not be taken go to two tickets."""
+    bench = Bench(2, 5)
+    pool = bench.manager._pools["b"]
+    held = [bench.acquire(), bench.acquire()]
+    absent = [bench.manager.permit("b") for _ in range(3)]
+    with pool.lock:
+        for permit in absent:
+            permit.stage = _pool.USED
+            pool.ledger.enqueue(permit, pool.new_wake())
+        for permit in held:
+            permit.release()
+    pool.settle()
+    assert list(pool.ledger.held) == absent[:2]
+    assert list(pool.ledger.waiting) == absent[2:]
+    for permit in absent:
+        permit.release()
     bench.assert_empty()
 
 

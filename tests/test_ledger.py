@@ -266,24 +266,6 @@ def test_withdrawing_in_the_middle_of_a_grant_takes_both_away() -> None:
     assert drain(ledger) == ["c"]
 
 
-@pytest.mark.parametrize("is_granted_again", [False, True])
-def test_what_is_given_back_in_the_middle_of_a_grant_is_not_kept(is_granted_again: bool) -> None:  # noqa: FBT001
-    """The ticket still stands in the queue; somebody may even grant to it again before it has the lock."""
-    ledger = make_ledger(1)
-    ledger.request("a")
-    queue_up(ledger, "b", "c")
-    assert ledger.give_back("a")
-    assert ledger.grant() == "b"
-    assert ledger.give_back("b")
-    if is_granted_again:
-        assert ledger.grant() == "b"
-        ledger.dequeue("b")
-    assert ledger.grant("b") == "c"
-    assert drain(ledger) == ["c"]
-    assert list(ledger.held) == ["c"]
-    assert not ledger.waiting
-
-
 def test_what_is_given_back_with_the_grant_goes_to_the_oldest() -> None:
     """Whether it was taken out before or not; the others stay where they are."""
     ledger = make_ledger(1)

@@ -68,18 +68,16 @@ def permit_steps(policy: CapacityPolicy, state: State) -> Iterator[State]:
             yield save(ledger, with_stage(state.stages, ticket, "queued"))
         if stage in ("in", "queued"):  # give back: what the owner does first, and without the lock
             ledger = load(policy, state)
-            had = ledger.give_back(ticket)
-            assert had == (ticket in state.held)
-            if had:
-                yield save(ledger, with_stage(state.stages, ticket, "returned"))
-        # And with the lock, after anything that others may have done in between; who sees that somebody waits does not
-        # take it out first.
-        if stage == "returned" or ticket in state.held:
-            ledger = load(policy, state)
-            granted = ledger.grant(ticket)
-            assert granted != ticket, "not to itself"
+            ledger.give_back(ticket)
             assert ticket not in ledger.held
-            assert ticket not in ledger.waiting
+            if ticket in state.held:
+                yield save(ledger, with_stage(state.stages, ticket, "returned"))
+        # And with the lock, after anything that others may have done in between. Who sees that somebody waits leaves
+        # the giving back to the grant.
+        if ticket not in state.waiting and (stage == "returned" or ticket in state.held):
+            ledger = load(policy, state)
+            assert ledger.grant(ticket) != ticket, "not to itself"
+            assert ticket not in ledger.held
             yield save(ledger, with_stage(state.stages, ticket, "done"))
         ledger = load(policy, state)  # withdraw: after an interruption, or of a ticket that was never used
         ledger.withdraw(ticket)
