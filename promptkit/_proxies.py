@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment
 
 from attrs import field, frozen
 
@@ -95,7 +94,7 @@ class Proxies:
         checked: object = given
         if checked is not None and not isinstance(checked, Mapping):
             raise ConfigError(f"proxies must be a mapping of schemes to addresses, not {describe(checked)}")
-        settings = getproxies_environment() if given is None else dict(given)
+        settings = _environment() if given is None else dict(given)
         self._exceptions = _exceptions(settings.pop("no", "") or settings.pop("no_proxy", ""))
         self._by_key: dict[str, Proxy] = {}
         for key, value in settings.items():
@@ -126,6 +125,15 @@ class Proxies:
             elif name == "*" or any(place == name or place.endswith(f".{name}") for place in (host, f"{host}:{port}")):
                 return True
         return False
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment's proxies by scheme, the exceptions as ``no``, as the standard library reads them."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return {}
+    from urllib.request import getproxies_environment  # noqa: PLC0415 – a client of its own, and rarely needed
+
+    return getproxies_environment()
 
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -27,7 +27,16 @@ EXTRAS = [
     "promptkit.testing",
 ]
 
-BELATED = ["requests", "charset_normalizer", "certifi", "socks", "html.entities", "difflib", "fractions"]
+BELATED = [
+    "requests",
+    "charset_normalizer",
+    "certifi",
+    "socks",
+    "html.entities",
+    "difflib",
+    "fractions",
+    "urllib.request",
+]
 
 SCRIPT = """
 import json, sys, threading
