@@ -1295,19 +1295,27 @@ def test_what_is_granted_between_the_look_and_the_lock_of_a_release_goes_on() ->
     bench.assert_empty()
 
 
-def test_a_lease_that_a_handler_releases_before_it_is_admitted_is_not_kept() -> None:
-    """The handler comes between the first use of the lease and its entry in the books."""
+@pytest.mark.parametrize("kind", ["lease", "permit"])
+def test_what_a_handler_releases_before_it_is_in_the_books_is_not_kept(kind: str) -> None:
+    """The handler comes between the first use of a lease or permit and its entry."""
     bench = Bench()
     pool = bench.manager._pools["b"]
-    lease = bench.manager.lease("b")
+    lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
 
     class Early(Ledger[Any, Any]):
         def admit(self, lease: Any) -> bool:
             lease.release()
             return super().admit(lease)
 
+        def request(self, ticket: Any) -> bool:
+            ticket.release()
+            return super().request(ticket)
+
     pool.ledger = Early(pool.policy)
-    lease.admit(bench.token)
+    if kind == "lease":
+        lease.admit(bench.token)
+    else:
+        permit.acquire(bench.token)
     bench.assert_empty()
 
 

@@ -276,6 +276,16 @@ def test_what_is_given_back_with_the_grant_goes_to_the_oldest() -> None:
     assert list(ledger.waiting) == ["b", "c"]
 
 
+def test_what_was_given_back_before_is_no_error() -> None:
+    """By another thread, or by the same one before it was interrupted."""
+    ledger = make_ledger(1)
+    ledger.request("a")
+    queue_up(ledger, "b", "c")
+    ledger.give_back("a")
+    ledger.give_back("a")
+    assert ledger.grant("a") == "b"
+
+
 def test_what_is_given_back_to_an_empty_queue_is_free() -> None:
     """Whoever waited has left before the lock was had."""
     ledger = make_ledger(1)
