@@ -19,11 +19,8 @@ from typing import Any, Final, Literal, NewType, Union
 
 import attrs
 
-from promptkit._fields import Json, describe
+from promptkit._fields import CLASS_KEY, Json, describe
 from promptkit.errors import ConfigError
-
-CLASS_KEY: Final = "x-python-class"
-"""The keyword by which a schema names its class, as ``module:Class``; an annotation, it judges nothing."""
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _SCALARS: Final[Mapping[Any, str]] = {

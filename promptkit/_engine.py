@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from promptkit._backends import Backend, Registry
 from promptkit._cancel import CancelToken
 from promptkit._capacity import Manager
-from promptkit._check import Checker
 from promptkit._clock import SYSTEM_CLOCK
 from promptkit._coordinator import Account, Coordinator
 from promptkit._fields import describe, is_seconds
@@ -62,7 +61,7 @@ class Engine:
     the child's pools start empty and its connections are new. Limits hold for one engine in one process.
     """
 
-    __slots__ = ("_checker", "_clock", "_is_closed", "_own_client", "_prompts", "_runner")
+    __slots__ = ("_checked", "_clock", "_has_schema_root", "_is_closed", "_own_client", "_prompts", "_runner")
 
     def __init__(
         self,
@@ -111,9 +110,8 @@ class Engine:
         self._clock = clock
         self._is_closed = False
         self._prompts = prompt_store
-        self._checker = Checker(
-            prompt_store, profile_store, schema_store, renderer, registry, has_schema_root=schemas is not None
-        )
+        self._checked = (prompt_store, profile_store, schema_store, renderer, registry)
+        self._has_schema_root = schemas is not None
         self._runner = Runner(
             preparer=preparer,
             manager=manager,
@@ -229,8 +227,11 @@ class Engine:
         return self._check(are_backends_known=True)
 
     def _check(self, *, are_backends_known: bool) -> list[Problem]:
+        from promptkit._check import Checker  # noqa: PLC0415 – a run has no use for what compares schemas with classes
+
         self._check_open()
-        return self._checker.check(are_backends_known=are_backends_known)
+        checker = Checker(*self._checked, has_schema_root=self._has_schema_root)
+        return checker.check(are_backends_known=are_backends_known)
 
     def _definition(self, prompt_id: str) -> PromptDefinition:
         """Return a prompt's definition; for the command, which reads inputs as their declared types ask."""

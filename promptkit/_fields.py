@@ -17,6 +17,9 @@ from promptkit.errors import ConfigError
 Json = Any
 """A JSON value: None, bool, int, float, str, and lists and string-keyed mappings of these."""
 
+CLASS_KEY: Final = "x-python-class"
+"""The keyword by which a schema names its class, as ``module:Class``; an annotation, it judges nothing."""
+
 _KeyT = TypeVar("_KeyT")
 _ValueT = TypeVar("_ValueT")
 

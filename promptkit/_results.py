@@ -28,7 +28,6 @@ from promptkit._forms import (
     usage_form,
     usage_of,
 )
-from promptkit._typed import structure
 from promptkit._types import (
     OUTPUT_FORMATS,
     STRUCTURED_OUTPUTS,
@@ -176,6 +175,8 @@ class RunResult:
         Nothing is coerced. ``converter`` is a ``cattrs`` converter of your own, for types that JSON does not have.
         Raises `ConfigError` where the data satisfies its schema and does not fit the class all the same.
         """
+        from promptkit._typed import structure  # noqa: PLC0415 – what knows classes is loaded for those who use it
+
         return structure(self.data, cls, converter=converter)
 
     def to_dict(self, *, with_content: bool = True, with_images: bool = False) -> dict[str, Json]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from promptkit._class_schemas import CLASS_KEY, class_named, fits, json_schema_of
-from promptkit._fields import Json
+from promptkit._class_schemas import class_named, fits, json_schema_of
+from promptkit._fields import CLASS_KEY, Json
 from promptkit.errors import ConfigError
 
 _ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})

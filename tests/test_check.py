@@ -226,7 +226,7 @@ def test_files_that_lead_nowhere_hide_nothing(project: Project) -> None:
 def test_a_file_that_goes_while_it_is_checked_is_told(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name was there a moment ago."""
     engine = project.engine(ScriptedClient())
-    monkeypatch.setattr(type(engine._checker._prompts), "ids", lambda store: ["echo", "gone"])
+    monkeypatch.setattr(type(engine._prompts), "ids", lambda store: ["echo", "gone"])
     (found,) = engine.check()
     assert (found.path, found.line) == ("gone", 0)
     assert "no prompt is called 'gone'" in found.message

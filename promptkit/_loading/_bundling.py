@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from promptkit._class_schemas import CLASS_KEY
-from promptkit._fields import Json, freeze, thaw
+from promptkit._fields import CLASS_KEY, Json, freeze, thaw
 from promptkit._loading._addresses import ROOT, pointer_of
 from promptkit._loading._dialects import MAP_SHAPES, SCHEMA_SHAPES, Dialect, Shape
 from promptkit._loading._references import Registry, Schema, SchemaFaultError
