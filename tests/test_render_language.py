@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from promptkit._render._limits import MAX_STEPS, Budget, TemplateFaultError
 from support.prompts import Prompts, fault
 
 USE = "{% if d %}{% endif %}"
@@ -203,6 +204,20 @@ def test_each_message_has_the_whole_budget(prompts: Prompts) -> None:
     )
     for _ in range(4):
         assert [len(message.content) for message in prompts.render()] == [2_000_000, 2_000_000]
+
+
+def test_a_rendering_in_a_signal_handler_has_a_budget_of_its_own() -> None:
+    """The one that it interrupts goes on with what it had, and nothing stays when both have ended."""
+    budget = Budget()
+    outer = budget.begin()
+    budget.spend(MAX_STEPS)
+    inner = budget.begin()
+    budget.spend(MAX_STEPS)
+    budget.end(inner)
+    with pytest.raises(TemplateFaultError, match="loop rounds"):
+        budget.spend(1)
+    budget.end(outer)
+    assert not budget._left
 
 
 # -------------------------------------------------------------------------------------- undefined, null, errors

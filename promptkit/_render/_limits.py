@@ -7,7 +7,7 @@ rendering is charged to the `Budget` of the rendering thread before it is spent.
 from __future__ import annotations
 
 import threading
-from typing import Final, NoReturn
+from typing import Final
 
 MAX_OUTPUT_CHARS: Final = 2_000_000
 """Longest text of one rendered message."""
@@ -31,27 +31,46 @@ class TemplateFaultError(Exception):
     """A template did what it may not. The message names what the template says and never holds a value."""
 
 
-class Budget(threading.local):
-    """What is left for the rendering that this thread is in."""
+class _Left:
+    __slots__ = ("chars", "steps")
 
     def __init__(self) -> None:
-        self.steps = 0
-        self.chars = 0
-
-    def refill(self) -> None:
-        """Begin a rendering."""
         self.steps = MAX_STEPS
         self.chars = MAX_MADE_CHARS
 
+
+class Budget:
+    """What is left for the rendering that each thread is in; nothing is kept of a thread that renders no more.
+
+    A thread that waits in a queue has rendered, and a `threading.local` would stay with it.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left: dict[int, _Left] = {}  # by thread; each has one entry, and touches no other
+
+    def begin(self) -> _Left | None:
+        """Begin a rendering with all there is; `end` takes what this returns, the one that it interrupts."""
+        thread = threading.get_ident()
+        outer = self._left.get(thread)
+        self._left[thread] = _Left()
+        return outer
+
+    def end(self, outer: _Left | None) -> None:
+        """End a rendering."""
+        thread = threading.get_ident()
+        if outer is None:
+            self._left.pop(thread, None)
+        else:
+            self._left[thread] = outer
+
     def spend(self, steps: int, chars: int = 0) -> None:
         """Charge ``steps`` and ``chars``; raises `TemplateFaultError` when they are not there."""
-        self.steps -= steps
-        self.chars -= chars
-        if self.steps < 0 or self.chars < 0:
-            self.refuse()
-
-    def refuse(self) -> NoReturn:
-        """Raise the error of the bound that has been passed."""
-        if self.steps < 0:
+        left = self._left[threading.get_ident()]
+        left.steps -= steps
+        left.chars -= chars
+        if left.steps < 0:
             raise TemplateFaultError(f"more than {MAX_STEPS} loop rounds, calls and filtered items")
-        raise TemplateFaultError(f"more than {MAX_MADE_CHARS} characters made on the way")
+        if left.chars < 0:
+            raise TemplateFaultError(f"more than {MAX_MADE_CHARS} characters made on the way")

@@ -199,13 +199,16 @@ class Renderer:
         template = part.template
         if template is None:
             return part.plain or ""
-        self._sandbox.budget.refill()
+        budget = self._sandbox.budget
+        outer = budget.begin()
         try:
             context = Context(self._sandbox, variables, template.name, template.blocks)
             text = "".join(template.root_render_func(context))
             _check_text(text)
         except Exception as exc:  # noqa: BLE001 - an expression may raise anything; all of it is the template's fault
             raise self._translated(compiled, part, exc) from (exc if isinstance(exc, _SAFE) else None)
+        finally:
+            budget.end(outer)
         return text
 
     def _translated(self, compiled: CompiledPrompt, part: _Part, exc: Exception) -> RenderError:

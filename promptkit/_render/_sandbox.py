@@ -162,10 +162,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Return what ``{{ value }}`` prints."""
         if type(value) is not str:
             value = _filters.printable(value, path)
-        budget = self.budget
-        budget.chars -= len(value)
-        if budget.chars < 0:
-            budget.refuse()
+        self.budget.spend(0, len(value))
         return value  # type: ignore[no-any-return]  # a str by now
 
     @pass_context  # Jinja works out no constant through a filter that wants the context
