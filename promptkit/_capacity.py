@@ -23,12 +23,13 @@ The safe shape::
         permit.release()                     # free of cost when the first one completed
 
 What pure Python cannot close: a second exception that lands in the few instructions of the second ``finally``, or in
-the hand-over of a forgotten claim, or in the two lines that take the lock again after an interrupted wait; on CPython
-3.14 the exit of a ``with`` block (python/cpython#148874). A claim used by ``with manager.acquire(...)`` alone may be
-lost between two instructions of its caller; it comes back when the exception's traceback, which holds it, is dropped.
+the first ones of a forgotten claim's callback, or in the two lines that take the lock again after an interrupted wait;
+a second one in the clean-up of an interrupted wait, which leaves the ticket among its token's watchers; on CPython 3.14
+the exit of a ``with`` block (python/cpython#148874). A claim used by ``with manager.acquire(...)`` alone may be lost
+between two instructions of its caller; it comes back when the exception's traceback, which holds it, is dropped.
 """
 
-# ruff: noqa: SLF001  # a pool, its claims and their lock are one mechanism
+# ruff: noqa: SLF001  # a claim and the object that has it are one mechanism
 
 from __future__ import annotations
 
@@ -132,6 +133,7 @@ class Lease(_Claim):
                 self.release()
             raise
         if not is_admitted:
+            self._guard = None
             policy = pool.policy
             raise CapacityExceededError(pool.backend_id, policy.concurrency_limit, policy.queue_capacity)
 
@@ -207,10 +209,11 @@ class Permit(_Claim):
         ledger = pool.ledger
         if self.stage == FRESH or self not in ledger.held or self in ledger.waiting:  # in both: half granted
             pool.withdraw(self)
+        elif ledger.waiting:
+            pool.pass_on(self)
         else:
-            if not ledger.waiting:
-                ledger.give_back(self)
-            if ledger.waiting:
+            ledger.give_back(self)
+            if ledger.waiting:  # somebody came after the first look
                 pool.pass_on(self)
         self.stage = OVER
         self._guard = None
@@ -346,8 +349,8 @@ class Manager:
         pool = self._pools.get(backend_id)
         if pool is None:
             return None
+        pool.settle()
         with pool.lock:
-            pool.drain_locked()
             ledger = pool.ledger
             stats = PoolStats(len(ledger.leases), len(ledger.held), len(ledger.waiting))
         if pool.intents:

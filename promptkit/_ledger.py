@@ -138,7 +138,8 @@ class Ledger(Generic[_TicketT, _WakeT]):
     def dequeue(self, ticket: _TicketT) -> bool:
         """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own.
 
-        True means that a permit is free: call `grant`.
+        Returns whether a permit is free, so that who grants knows whether to go on. Who only leaves need not: whoever
+        made the room grants it.
         """
         self.waiting.pop(ticket, None)
         return len(self.held) < self.concurrency_limit
@@ -153,8 +154,7 @@ class Ledger(Generic[_TicketT, _WakeT]):
 
     def withdraw(self, ticket: _TicketT) -> None:
         """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""
-        if self.waiting:
-            self.waiting.pop(ticket, None)
+        self.waiting.pop(ticket, None)
         self.held.pop(ticket, None)
 
     def cancellable(self, ticket: _TicketT) -> _WakeT | None:

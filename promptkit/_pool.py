@@ -12,7 +12,8 @@ Guarantees
 
 What guards what: ``Pool.lock`` guards ``Pool.ledger`` and a ticket's ``stage``, as long as it is in the books.
 ``Pool.intents`` is guarded by nothing: it is a deque that anybody may append to, and only the lock's owner pops from.
-Every unlock is followed by a look at it, so that what was logged while the lock was held does not stay behind.
+Every unlock is followed by a look at it, so that what was logged while the lock was held does not stay behind; where an
+exception made the unlock, the claim's release looks.
 
 Rules for changing this file: ``with self.lock:``, never ``with condition:`` (whose ``__enter__`` is Python code that an
 exception can leave locked); no ``while condition:`` directly inside ``try`` or ``with`` (python/cpython#130279: on 3.13
@@ -59,11 +60,11 @@ class Ticket:
 
 
 class _Gate:
-    """A pool's lock as its Conditions see it: they take these five methods from the lock they are given.
+    """A pool's lock as its Conditions see it: they take these methods from the lock they are given.
 
-    Giving it up for a wait settles the pool's log first. A signal handler that cancels the very ticket whose thread it
-    interrupts, between that thread's last look and its sleep, can only log it; by now the waiter is registered with
-    its Condition, so that it can be notified.
+    Giving it up for a wait settles the pool's log first, until it is empty. A signal handler that cancels the very
+    ticket whose thread it interrupts, between that thread's last look and its sleep, can only log it; by now the waiter
+    is registered with its Condition, so that it can be notified.
     """
 
     __slots__ = ("_acquire_restore", "_is_owned", "_release_save", "acquire", "release")
@@ -72,7 +73,7 @@ class _Gate:
         release_save = lock._release_save
 
         def settle_and_release() -> object:  # with nothing in between where a handler could come in
-            if pool.intents:
+            while pool.intents:
                 pool.drain_locked()
             return release_save()
 
@@ -144,7 +145,10 @@ class Pool:
                 self.drain_locked()
 
     def drain_locked(self) -> None:
-        """Do what has been logged, and pass on what it set free. Each entry is removed when it has been done."""
+        """Do what has been logged, and grant what it sets free.
+
+        An entry is removed when both have been done: left off before, both are done again.
+        """
         intents = self.intents
         while intents:
             ticket = intents[0]
@@ -152,8 +156,8 @@ class Pool:
                 self.withdraw_locked(ticket)
             else:
                 self.cancel_locked(ticket)
+            self.pump_locked()
             intents.popleft()
-        self.pump_locked()
 
     def cancel_locked(self, ticket: Ticket) -> None:
         """Wake ``ticket`` and take it out of the queue, unless it has been granted or does not wait."""
@@ -171,7 +175,7 @@ class Pool:
         self.ledger.withdraw(ticket)
 
     def pump_locked(self, given_back: Ticket | None = None) -> None:
-        """Give every free permit to the oldest ticket, that of ``given_back`` included.
+        """Give every free permit to the oldest ticket, after taking back that of ``given_back``.
 
         Done again from the start, it finishes what was interrupted.
 
@@ -197,7 +201,7 @@ class Pool:
             self.settle()
 
     def withdraw(self, ticket: Ticket) -> None:
-        """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, or was never used.
+        """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, refused, or never used.
 
         If this cannot be done now, it is done before the lock is left: by then the caller has marked it as over.
         """

@@ -109,7 +109,7 @@ FAULTS = [
     Fault(
         "missed wake-up: the release does not look at the queue",
         "_capacity",
-        "            if ledger.waiting:\n                pool.pass_on(self)\n",
+        "            if ledger.waiting:  # somebody came after the first look\n                pool.pass_on(self)\n",
         "",
         RACES,
     ),
@@ -151,9 +151,30 @@ FAULTS = [
     Fault(
         "missed cancel: a handler's note is not read before the sleep",
         "_pool",
-        "            if pool.intents:\n                pool.drain_locked()\n            return release_save()",
+        "            while pool.intents:\n                pool.drain_locked()\n            return release_save()",
         "            return release_save()",
         UNITS,
+    ),
+    Fault(
+        "missed cancel: a handler's note during the last look is not read",
+        "_pool",
+        "            while pool.intents:\n                pool.drain_locked()\n            return release_save()",
+        "            if pool.intents:\n                pool.drain_locked()\n            return release_save()",
+        UNITS,
+    ),
+    Fault(
+        "lost permit: what is logged is forgotten before it is granted",
+        "_pool",
+        "            self.pump_locked()\n            intents.popleft()\n",
+        "            intents.popleft()\n            self.pump_locked()\n",
+        INTERRUPTS,
+    ),
+    Fault(
+        "lost permit: a release looks at the queue twice",
+        "_capacity",
+        "        elif ledger.waiting:\n            pool.pass_on(self)\n        else:\n            ledger.give_back(self)\n",
+        "        else:\n            if not ledger.waiting:\n                ledger.give_back(self)\n",
+        RACES,
     ),
     Fault(
         "missed cancel: a sleeper does not look as it lies down",

@@ -1126,9 +1126,7 @@ class NoisyLedger(Ledger[Any, Any]):
         return is_free
 
 
-@pytest.mark.parametrize(
-    "operation", ["stats", "admit", "acquire", "time out", "pass on", "withdraw", "release a waiter"]
-)
+@pytest.mark.parametrize("operation", ["admit", "acquire", "time out", "pass on", "withdraw", "release a waiter"])
 def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operation: str) -> None:
     """Every operation that takes the lock looks at the log afterwards."""
     bench = Bench(2, 5)
@@ -1148,9 +1146,7 @@ def test_what_a_handler_logs_under_the_lock_is_done_when_the_lock_is_left(operat
         pool.log(handlers)
 
     ledger.noise = note
-    if operation == "stats":
-        bench.manager.stats("b")
-    elif operation == "admit":
+    if operation == "admit":
         lease.admit(bench.token)
     elif operation == "acquire":
         permit.acquire(bench.token)
@@ -1330,6 +1326,54 @@ def test_a_permit_given_back_while_somebody_is_about_to_queue_is_his() -> None:
     permit.acquire(bench.token)
     assert bench.stats == (0, 1, 0)
     permit.release()
+    bench.assert_empty()
+
+
+def test_a_cancel_that_comes_as_the_log_is_done_before_a_sleep_is_not_slept_over() -> None:
+    """A first handler's note is being done as the thread lies down, and a second handler cancels that very wait."""
+    clock = FakeClock()
+    manager = Manager({"b": CapacityPolicy(2, 3)}, clock=clock)
+    pool = manager._pools["b"]
+    ledger = pool.ledger = NoisyLedger(pool.policy)
+    held = [manager.permit("b") for _ in range(2)]
+    for each in held:
+        each.acquire(CancelToken())
+    lease = manager.lease("b")
+    lease.admit(CancelToken())
+    token = CancelToken(clock=clock)
+    permit = manager.permit("b")
+
+    class First(FakeClock):
+        def wait(self, condition: threading.Condition, deadline: float | None) -> None:
+            lease.stage = _pool.OVER
+            pool.log(lease)
+            ledger.noise = token.cancel  # when the grant for the note above looks for tickets
+            super().wait(condition, deadline)
+
+    pool.clock = First()
+    worker = Worker(permit.acquire, token)
+    with pytest.raises(RunCancelledError):
+        worker.result()
+    for each in held:
+        each.release()
+    assert manager.stats("b") == (0, 0, 0)
+    assert not token._watchers
+
+
+def test_asking_how_it_stands_disturbs_nothing_that_it_interrupts() -> None:
+    """A gauge may be read by a finaliser, in the middle of the work on the log."""
+    bench = Bench(2, 5)
+    pool = bench.manager._pools["b"]
+    ledger = pool.ledger = NoisyLedger(pool.policy)
+    seen: list[PoolStats] = []
+    with pool.lock:
+        for lease in [bench.manager.lease("b") for _ in range(2)]:
+            ledger.admit(lease)
+            lease.stage = _pool.OVER
+            pool.log(lease)
+    ledger.noise = lambda: seen.append(bench.stats)
+    pool.settle()
+    assert seen == [(1, 0, 0)]
     bench.assert_empty()
 
 

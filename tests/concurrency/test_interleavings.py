@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -88,6 +89,16 @@ def test_grant_or_cancel_with_the_waiter_queued() -> None:
         scene.check()
 
     assert explore(Scene, [release, wait, cancel, wait_behind], check, first=[1, 3], bystanders=[3]) > 100
+
+
+@pytest.mark.parametrize("end", [cancel, let_time_pass, lambda scene: scene.permits[0].release()])
+def test_a_release_as_the_only_waiter_leaves(end: Callable[[Scene], None]) -> None:
+    """Seen at the first look and gone at the next: the permit is free again all the same."""
+
+    def check(scene: Scene) -> None:
+        scene.check()
+
+    assert explore(Scene, [release, wait_a_second, end], check, first=[1], bystanders=[1]) > 40
 
 
 def test_grant_or_deadline() -> None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit._cancel import CancelToken, wait_until
-from promptkit._capacity import Lease, Manager, Permit
+from promptkit._capacity import Held, Lease, Manager, Permit
 from promptkit._clock import SystemClock
 from promptkit._ledger import CapacityPolicy
+from promptkit._pool import USED
 from promptkit.errors import CapacityExceededError, QueueTimeoutError, RunCancelledError
 from support.clock import HANG_S
 from support.inject import InjectedError, Interrupted, points
@@ -324,6 +325,32 @@ def test_c11_an_exception_at_every_point_leaves_the_pool_right(scenario: Callabl
             break
         tried += 1
     assert tried > 5, "the search is empty"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_forgotten_permit_has_logged_is_done_by_whoever_comes_next() -> None:
+    """The interpreter swallows an exception in the callback, and nobody calls it again."""
+    unlogged = tried = 0
+    for point in points():
+        scene = Scene()
+        forgotten = [scene.manager.permit("b")]
+        forgotten[0].acquire(CancelToken())
+        owners = [Held(forgotten[0])]
+        scene.queue_another()
+        run = Interrupted(owners.clear, point)
+        if forgotten[0] in scene.pool.ledger.held and not scene.pool.intents:
+            unlogged += 1
+            forgotten[0].stage = USED  # give it back all the same
+            forgotten[0].release()
+        scene.others.append(Worker(scene.use, CancelToken()))
+        for other in scene.others:
+            other.result()
+        assert scene.manager.stats("b") == (0, 0, 0), run.place
+        if run.place is None:
+            break
+        tried += 1
+    assert tried > 10, "the search is empty"
+    assert unlogged <= 4, "the first instructions, as the module says"
 
 
 def test_an_interrupted_cancel_is_finished_by_calling_it_again() -> None:
