@@ -1377,6 +1377,56 @@ def test_asking_how_it_stands_disturbs_nothing_that_it_interrupts() -> None:
     bench.assert_empty()
 
 
+def test_asking_how_it_stands_does_what_an_interrupted_callback_has_logged() -> None:
+    """Nobody calls that callback again."""
+    bench = Bench()
+    permit = bench.acquire()
+    permit.stage = _pool.OVER
+    bench.manager._pools["b"].intents.append(permit)
+    assert bench.stats == (0, 0, 0)
+
+
+def test_what_a_handler_logs_while_somebody_asks_how_it_stands_is_done() -> None:
+    """The lock was held, though nothing was to be done with it."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    permit = bench.acquire()
+
+    class Handler(dict[Any, Any]):
+        """Logs as the leases are counted: that is, under the lock."""
+
+        def __len__(self) -> int:
+            permit.release()
+            return super().__len__()
+
+    permit.stage = _pool.FRESH  # so that its release has to ask for the lock
+    pool.ledger.leases = Handler()
+    assert bench.stats == (0, 1, 0)
+    assert not pool.intents
+    assert not pool.ledger.held
+
+
+def test_whoever_comes_between_the_look_and_the_giving_back_gets_the_permit() -> None:
+    """He saw no room, and nobody saw him."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    held, absent = bench.acquire(), bench.manager.permit("b")
+
+    class Late(Ledger[Any, Any]):
+        def give_back(self, ticket: Any) -> None:
+            with pool.lock:
+                absent.stage = _pool.USED
+                assert not self.enqueue(absent, pool.new_wake())
+            super().give_back(ticket)
+
+    ledger = Late(pool.policy)
+    ledger.held.update(pool.ledger.held)
+    pool.ledger = ledger
+    held.release()
+    assert list(ledger.held) == [absent]
+    assert not ledger.waiting
+
+
 def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd leaves no more of them behind than that."""
     monkeypatch.setattr(_pool, "_SPARE_WAKES", 2)
