@@ -38,8 +38,8 @@ from promptkit.errors import RunCancelledError
 PERMITS = 4
 STACK_BYTES = 256 * 1024
 Act = Callable[[], object]
-Actor = Callable[[Act], Act]
-"""Makes, for one thread, what acquires, holds by the function that it is given, and releases."""
+Runner = Callable[["Crowd", int], None]
+"""What one thread of a crowd does, over and over: acquire, hold, release, count."""
 
 
 def make_manager(queue_capacity: int = 200_000) -> Manager:
@@ -176,83 +176,75 @@ def crowd_of_ring(size: int, hold_s: float, window_s: float) -> tuple[float, flo
 
 
 def crowd_of(
-    make: Callable[[], tuple[Actor, Act, Callable[[], int]]], size: int, hold_s: float, window_s: float
+    make: Callable[[], tuple[Runner, Act, Callable[[], int]]], size: int, hold_s: float, window_s: float
 ) -> tuple[float, float]:
     """A crowd at something with four permits, all of which are taken until everybody waits."""
     crowd = Crowd(size, hold_s)
-    actor, open_gate, count_waiting = make()
-
-    def run(number: int) -> None:
-        cycle = actor(crowd.hold)
-        crowd.start.wait()
-        while not crowd.is_over:
-            cycle()
-            crowd.counts[number] += 1
+    run, open_gate, count_waiting = make()
 
     def open_when_all_wait() -> None:
         while count_waiting() < size:
             time.sleep(0.002)
         open_gate()
 
-    runners = [lambda number=number: run(number) for number in range(size)]
+    runners = [lambda number=number: run(crowd, number) for number in range(size)]
     return crowd.measure(runners, window_s, open_when_all_wait)
 
 
-def make_pool() -> tuple[Actor, Act, Callable[[], int]]:
+def make_pool() -> tuple[Runner, Act, Callable[[], int]]:
     """promptkit, in the safe shape."""
     manager = make_manager()
     held = [manager.acquire("b", CancelToken()) for _ in range(PERMITS)]
 
-    def actor(hold: Act) -> Act:
+    def run(crowd: Crowd, number: int) -> None:
         token = CancelToken()
-
-        def cycle() -> None:
+        crowd.start.wait()
+        while not crowd.is_over:
             permit = manager.permit("b")
             try:
                 try:
                     permit.acquire(token)
-                    hold()
+                    crowd.hold()
                 finally:
                     permit.release()
             finally:
                 permit.release()
+            crowd.counts[number] += 1
 
-        return cycle
-
-    return actor, lambda: [permit.release() for permit in held], lambda: len(manager._pools["b"].ledger.waiting)  # noqa: SLF001  # exact, and free of its lock
+    return run, lambda: [permit.release() for permit in held], lambda: len(manager._pools["b"].ledger.waiting)  # noqa: SLF001  # exact, and free of its lock
 
 
-def make_semaphore() -> tuple[Actor, Act, Callable[[], int]]:
+def make_semaphore() -> tuple[Runner, Act, Callable[[], int]]:
     """`threading.Semaphore`."""
     semaphore = threading.Semaphore(0)
     waiters = semaphore._cond._waiters  # type: ignore[attr-defined]  # noqa: SLF001  # there is no other way to count them
 
-    def actor(hold: Act) -> Act:
-        def cycle() -> None:
+    def run(crowd: Crowd, number: int) -> None:
+        crowd.start.wait()
+        while not crowd.is_over:
             with semaphore:
-                hold()
+                crowd.hold()
+            crowd.counts[number] += 1
 
-        return cycle
-
-    return actor, lambda: semaphore.release(PERMITS), lambda: len(waiters)
+    return run, lambda: semaphore.release(PERMITS), lambda: len(waiters)
 
 
-def make_queue() -> tuple[Actor, Act, Callable[[], int]]:
+def make_queue() -> tuple[Runner, Act, Callable[[], int]]:
     """`queue.Queue`, filled with four tokens."""
     tokens: queue.Queue[int] = queue.Queue()
     waiters = tokens.not_empty._waiters  # type: ignore[attr-defined]  # noqa: SLF001  # there is no other way to count them
 
-    def actor(hold: Act) -> Act:
-        def cycle() -> None:
+    def run(crowd: Crowd, number: int) -> None:
+        crowd.start.wait()
+        while not crowd.is_over:
             token = tokens.get()
             try:
-                hold()
+                crowd.hold()
             finally:
                 tokens.put(token)
+            crowd.counts[number] += 1
 
-        return cycle
-
-    return actor, lambda: [tokens.put(1) for _ in range(PERMITS)], lambda: len(waiters)
+    return run, lambda: [tokens.put(1) for _ in range(PERMITS)], lambda: len(waiters)
 
 
 def count_inversions(size: int) -> int:

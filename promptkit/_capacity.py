@@ -209,12 +209,15 @@ class Permit(_Claim):
         ledger = pool.ledger
         if self.stage == FRESH or self not in ledger.held or self in ledger.waiting:  # in both: half granted
             pool.withdraw(self)
-        elif ledger.waiting:
-            pool.pass_on(self)
+        elif ledger.waiting and not pool.is_owned():
+            with pool.lock:
+                pool.pump_locked(self)
+            if pool.intents:
+                pool.settle()
         else:
             ledger.give_back(self)
-            if ledger.waiting:  # somebody came after the first look
-                pool.pass_on(self)
+            if ledger.waiting:
+                pool.withdraw(self)  # there is nothing left to take, but something to grant
         self.stage = OVER
         self._guard = None
 

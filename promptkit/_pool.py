@@ -190,16 +190,6 @@ class Pool:
 
     # ------------------------------------------------------------------------------------------------ giving back
 
-    def pass_on(self, ticket: Ticket) -> None:
-        """Grant the permit of ``ticket``, which has it or has just given it back, to the oldest that waits."""
-        if self.is_owned():
-            self.log(ticket)
-            return
-        with self.lock:
-            self.pump_locked(ticket)
-        if self.intents:
-            self.settle()
-
     def withdraw(self, ticket: Ticket) -> None:
         """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, refused, or never used.
 

@@ -109,7 +109,7 @@ FAULTS = [
     Fault(
         "missed wake-up: the release does not look at the queue",
         "_capacity",
-        "            if ledger.waiting:  # somebody came after the first look\n                pool.pass_on(self)\n",
+        "            if ledger.waiting:\n                pool.withdraw(self)",
         "",
         RACES,
     ),
@@ -172,7 +172,8 @@ FAULTS = [
     Fault(
         "lost permit: a release looks at the queue twice",
         "_capacity",
-        "        elif ledger.waiting:\n            pool.pass_on(self)\n        else:\n            ledger.give_back(self)\n",
+        "        elif ledger.waiting and not pool.is_owned():\n            with pool.lock:\n                pool.pump_locked(self)\n"
+        "            if pool.intents:\n                pool.settle()\n        else:\n            ledger.give_back(self)\n",
         "        else:\n            if not ledger.waiting:\n                ledger.give_back(self)\n",
         RACES,
     ),
