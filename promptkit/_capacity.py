@@ -68,10 +68,11 @@ class _Claim(Ticket, ABC):
 
     __slots__ = ("_guard", "_pool")
 
+    _guard: weakref.ref[Held] | None  # there when a `Held` has this claim; nobody reads it
+
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self.stage = FRESH
-        self._guard: weakref.ref[Held] | None = None
 
     @property
     def backend_id(self) -> str | None:
@@ -207,7 +208,7 @@ class Permit(_Claim):
             return
         pool = self._pool
         ledger = pool.ledger
-        if self.stage == FRESH or self not in ledger.held or self in ledger.waiting:  # in both: half granted
+        if self.stage == FRESH or self not in ledger.held:
             pool.withdraw(self)
         elif ledger.waiting and not pool.is_owned():
             with pool.lock:

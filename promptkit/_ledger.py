@@ -121,15 +121,15 @@ class Ledger(Generic[_TicketT, _WakeT]):
         The ticket returned owns its permit and still stands in the queue: wake it, `dequeue` it, and call again until
         None comes back. Left off in between, the next call returns the same ticket, which costs nothing.
 
-        ``given_back`` is a ticket whose permit is taken back first, if it has one; it must not stand in the queue.
+        ``given_back`` is a ticket whose permit is taken back first, if it has one. If it is itself the oldest in the
+        queue, as after a grant that was left off in between, it is returned without a permit: wake it, too, and go on.
         """
         held = self.held
-        if given_back is not None:
-            held.pop(given_back, None)
+        held.pop(given_back, None)  # type: ignore[arg-type]  # None is no ticket, and has no permit
         ticket = next(iter(self.waiting), None)
         if ticket is None:
             return None
-        if ticket not in held:
+        if ticket is not given_back and ticket not in held:
             if len(held) >= self.concurrency_limit:
                 return None
             held[ticket] = None

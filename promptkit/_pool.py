@@ -26,7 +26,6 @@ every call of a function counts: what it touches has to come from the other proc
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import weakref
 from collections import deque
@@ -46,7 +45,9 @@ FRESH, USED, OVER = range(3)
 """What has become of a ticket: nothing yet, it may be in the pool's books, it has been released."""
 
 _SPARE_WAKES: Final = 64
-_EVERYBODY: Final = sys.maxsize
+
+_EVERYBODY: Final = 100
+"""More than ever stand on a Condition: one thread, and the entries that interrupted notifications have left."""
 
 _pools: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 

@@ -252,9 +252,9 @@ FAULTS = [
     ),
     Fault(
         "a permit is granted to the ticket that gives it back",
-        "_capacity",
-        " or self in ledger.waiting:  # in both",
-        ":  # in both",
+        "_ledger",
+        "        if ticket is not given_back and ticket not in held:\n",
+        "        if ticket not in held:\n",
         INTERRUPTS,
     ),
     Fault(

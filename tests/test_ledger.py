@@ -276,6 +276,19 @@ def test_what_is_given_back_with_the_grant_goes_to_the_oldest() -> None:
     assert list(ledger.waiting) == ["b", "c"]
 
 
+def test_a_half_granted_ticket_that_gives_back_is_told_and_gets_no_permit() -> None:
+    """The grant was left off before its thread was woken; the permit is the next one's."""
+    ledger = make_ledger(1)
+    ledger.request("a")
+    queue_up(ledger, "b", "c")
+    ledger.give_back("a")
+    assert ledger.grant() == "b"
+    assert ledger.grant("b") == "b"
+    assert not ledger.held
+    assert ledger.dequeue("b")
+    assert ledger.grant() == "c"
+
+
 def test_what_was_given_back_before_is_no_error() -> None:
     """By another thread, or by the same one before it was interrupted."""
     ledger = make_ledger(1)

@@ -74,10 +74,14 @@ def permit_steps(policy: CapacityPolicy, state: State) -> Iterator[State]:
                 yield save(ledger, with_stage(state.stages, ticket, "returned"))
         # And with the lock, after anything that others may have done in between. Who sees that somebody waits leaves
         # the giving back to the grant.
-        if ticket not in state.waiting and (stage == "returned" or ticket in state.held):
+        if stage == "returned" or ticket in state.held:
             ledger = load(policy, state)
-            assert ledger.grant(ticket) != ticket, "not to itself"
+            granted = ledger.grant(ticket)
             assert ticket not in ledger.held
+            if granted == ticket:
+                assert state.waiting[0] == ticket, "half granted: it is to be told, and gets no permit"
+                ledger.dequeue(ticket)
+            assert ticket not in ledger.waiting
             yield save(ledger, with_stage(state.stages, ticket, "done"))
         ledger = load(policy, state)  # withdraw: after an interruption, or of a ticket that was never used
         ledger.withdraw(ticket)
