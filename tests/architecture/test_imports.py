@@ -67,10 +67,11 @@ def opened(event, arguments):
         made.append(f"{caller.f_globals.get('__name__')}:{caller.f_lineno} {event}")
 
 before = threading.active_count()
+loaded = set(sys.modules)  # where coverage is measured, what measures it
 sys.addaudithook(opened)
 import promptkit
 print(json.dumps({
-    "modules": sorted(sys.modules),
+    "modules": sorted(set(sys.modules) - loaded),
     "made": made,
     "threads": threading.active_count() - before,
     "handlers": __import__("logging").root.handlers != [],
@@ -80,7 +81,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def after_import() -> dict[str, object]:
-    """What a fresh interpreter sees after ``import promptkit`` alone."""
+    """What ``import promptkit`` alone does to a fresh interpreter."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report: dict[str, object] = json.loads(done.stdout)
