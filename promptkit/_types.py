@@ -8,7 +8,7 @@ copies what it is given and refuses what the field does not allow with a `Config
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from attrs import evolve, field, fields, frozen
 
@@ -31,12 +31,12 @@ from promptkit._fields import (
 from promptkit.errors import ConfigError, InputError, InvalidRequestError
 
 Role = Literal["system", "user", "assistant"]
-ROLES: Final = ("system", "user", "assistant")
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 OutputFormat = Literal["text", "json", "json_schema"]
 StructuredOutput = Literal["json_schema", "json_object", "prompt"]
-OUTPUT_FORMATS: Final = ("text", "json", "json_schema")
-STRUCTURED_OUTPUTS: Final = ("json_schema", "json_object", "prompt")
+OUTPUT_FORMATS: Final[tuple[OutputFormat, ...]] = get_args(OutputFormat)
+STRUCTURED_OUTPUTS: Final[tuple[StructuredOutput, ...]] = get_args(StructuredOutput)
 AttemptKind = Literal["initial", "repair"]
 AttemptOutcome = Literal["succeeded", "failed", "cancelled"]
 
