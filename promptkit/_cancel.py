@@ -22,8 +22,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-from promptkit._clock import SYSTEM_CLOCK, own_again
+from promptkit._clock import SYSTEM_CLOCK
 from promptkit._fields import describe, is_seconds
+from promptkit._wake import Wake
 from promptkit.errors import DeadlineExceededError, InvalidRequestError, RunCancelledError
 
 if TYPE_CHECKING:
@@ -271,43 +272,17 @@ class Registration:
         self.remove()
 
 
-class _Alarm:
-    """Wakes one sleeping thread, and is never set in vain: not before it sleeps, not from a signal handler in it.
-
-    ``is_set`` is written before the lock is asked for. If the lock is this very thread's, the call comes out of a
-    signal handler or finaliser that interrupted the sleeper: it looks once more as it gives the lock up.
-    """
-
-    __slots__ = ("condition", "is_set", "lock")
-
-    def __init__(self) -> None:
-        self.is_set = False
-        self.lock = threading.RLock()
-        self.condition = threading.Condition(self.lock)
-        self.condition._release_save = self._release_save  # type: ignore[attr-defined]  # Condition's own hook
-
-    def _release_save(self) -> object:
-        if self.is_set:
-            self.condition.notify()
-        return self.lock._release_save()  # type: ignore[attr-defined]  # what Condition itself would have called
-
-    def set(self) -> None:
-        self.is_set = True
-        if not self.lock._is_owned():  # type: ignore[attr-defined]  # the RLock method that Condition uses
-            with self.lock:
-                self.condition.notify()
-
-
 def wait_until(cancel: CancelToken, deadline: float, doing: str | None = None) -> None:
     """Block until ``deadline`` (absolute, on the token's clock); raise as `raise_if_cancelled` does, at once.
 
     ``doing`` completes the error's message. Returns at once when ``deadline`` has passed and the token has not
     been cancelled.
     """
-    alarm = _Alarm()
+    lock = threading.RLock()
+    wake = Wake(lock)
     clock = cancel.clock
     try:
-        cancel.watch(alarm, _Alarm.set)
+        cancel.watch(wake, Wake.notify)
         while True:
             cancel.raise_if_cancelled(doing)
             now = clock.monotonic()
@@ -316,15 +291,14 @@ def wait_until(cancel: CancelToken, deadline: float, doing: str | None = None) -
             until = earliest(deadline, cancel.deadline)
             if cancel.poll_interval_s is not None:
                 until = earliest(until, now + cancel.poll_interval_s)
-            with alarm.lock:
-                if not alarm.is_set:
-                    try:
-                        clock.wait(alarm.condition, until)
-                    except BaseException:
-                        own_again(alarm.condition)
-                        raise
+            with lock:
+                try:
+                    clock.wait(wake, until)
+                except BaseException:
+                    wake.own_again()
+                    raise
     finally:
-        cancel.unwatch(alarm)
+        cancel.unwatch(wake)
 
 
 def earliest(first: float | None, second: float | None) -> float | None:

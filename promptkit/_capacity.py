@@ -114,14 +114,13 @@ class Lease(_Claim):
         as it may; then nothing has been taken.
         """
         pool = self._pool
-        lock = pool.lock
         if cancel.cancelled:
             cancel.raise_if_cancelled(pool.admitting)
         if pool.is_owned():
             self._refuse_reentry()
         is_mine = False
         try:
-            with lock:
+            with pool.lock:
                 if self.stage != FRESH:
                     self._refuse_reuse()
                 self.stage = USED
@@ -140,13 +139,14 @@ class Lease(_Claim):
 
     def release(self) -> None:
         """Give the place back. Any thread, any state, any number of times; does not block."""
-        if self.stage == OVER:
-            return
         pool = self._pool
-        if self.stage == FRESH or not pool.ledger.leave(self):
-            pool.withdraw(self)
-        self.stage = OVER
-        self._guard = None
+        if self.stage != OVER:
+            if self.stage == FRESH or not pool.ledger.leave(self):
+                pool.withdraw(self)
+            self.stage = OVER
+            self._guard = None
+        if pool.intents:
+            pool.settle()
 
 
 class Permit(_Claim):
@@ -162,7 +162,7 @@ class Permit(_Claim):
         Whatever it raises, nothing has been taken and the caller's place in the queue is free again.
         """
         pool = self._pool
-        lock = pool.lock
+        ledger = pool.ledger
         if pool.is_owned():
             self._refuse_reentry()
         if cancel.poll_interval_s is not None:  # asked before the wait, so as not to wait for the first interval
@@ -172,25 +172,25 @@ class Permit(_Claim):
         wake = None
         fate: bool | None = True
         try:
-            with lock:
+            with pool.lock:
                 if self.stage != FRESH:
                     self._refuse_reuse()
                 self.stage = USED
                 is_mine = True
-                if not pool.ledger.request(self):
+                if ledger.waiting or not ledger.request(self):  # a queue is seen without a call
                     wake = pool.spare_wakes.pop() if pool.spare_wakes else pool.new_wake()
-                    if pool.ledger.enqueue(self, wake):
-                        pool.pump_locked()
+                    if ledger.enqueue(self, wake):
+                        ledger.grant()
                     cancel.watch(self, pool.note)
-                    fate = pool.wait_locked(self, wake, cancel, queue_deadline)
+                    # The books are others in the child of a fork, and nobody grants what stands in the old ones.
+                    fate = ledger is pool.ledger and pool.wait_locked(self, wake, cancel, queue_deadline)
             if pool.intents:
                 pool.settle()
             if wake is not None:
                 if fate is None:
                     fate = pool.wait(self, wake, cancel, queue_deadline)
                 cancel.unwatch(self)
-                if lock is pool.lock:  # it is another one in the child of a fork
-                    pool.spare_wakes.append(wake)
+                pool.spare_wakes.append(wake)
             if cancel.cancelled:
                 cancel.raise_if_cancelled(pool.waiting_for_permit)
             if not fate:
@@ -204,23 +204,22 @@ class Permit(_Claim):
 
     def release(self) -> None:
         """Pass the permit on, or leave the queue. Any thread, any state, any number of times; does not block."""
-        if self.stage == OVER:
-            return
         pool = self._pool
-        ledger = pool.ledger
-        if self.stage == FRESH or self not in ledger.held:
-            pool.withdraw(self)
-        elif ledger.waiting and not pool.is_owned():
-            with pool.lock:
-                pool.pump_locked(self)
-            if pool.intents:
-                pool.settle()
-        else:
-            ledger.give_back(self)
-            if ledger.waiting:
-                pool.withdraw(self)  # there is nothing left to take, but something to grant
-        self.stage = OVER
-        self._guard = None
+        if self.stage != OVER:
+            ledger = pool.ledger
+            if self.stage == FRESH or self not in ledger.held:
+                pool.withdraw(self)
+            elif ledger.waiting and not pool.is_owned():
+                with pool.lock:
+                    ledger.grant(self)
+            else:
+                ledger.give_back(self)
+                if ledger.waiting:
+                    pool.withdraw(self)  # there is nothing left to take, but something to grant
+            self.stage = OVER
+            self._guard = None
+        if pool.intents:  # also when it was over: the exception that ended it may have unlocked without a look
+            pool.settle()
 
     def _refuse(self, started: float | None, queue_deadline: float | None) -> NoReturn:
         """Say why the ticket is gone, though the token is not over."""

@@ -55,14 +55,3 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
-
-
-def own_again(condition: threading.Condition) -> None:
-    """Take the lock of ``condition`` if a wait, interrupted by an exception, came out of it without the lock.
-
-    An exception raised into a thread inside ``Condition.wait`` may leave it so (python/cpython#118433), and the
-    ``with`` block around the wait would then fail on its way out and hide the exception. The condition must be on a
-    `threading.RLock`.
-    """
-    if not condition._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001  # the RLock's own, as Condition has it
-        condition.acquire()

@@ -10,9 +10,10 @@ Guarantees
 How it stays right when an exception is raised into a thread between any two instructions: a lease, a permit and a
 place in the queue *are* the membership of a container. Nothing is counted beside them. Every change is one call of
 one container, and every operation can be run again from the start, by anybody, after having been left half done.
+Whoever must hear of it is notified in the middle: after the decision, and before the last trace of it is gone.
 
 Rules for changing this file: no counters; one container call a change; nothing that only a local variable knows
-between taking an entry out of one container and putting it into another (look, commit, then take out).
+between taking an entry out of one container and putting it into another (look, commit, notify, then take out).
 
 Not locked: the caller holds its pool's lock, except where an operation says that it needs none. Tickets and leases are
 opaque, compared by identity.
@@ -22,12 +23,15 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import attrs
 
 from promptkit._fields import describe, is_integer
 from promptkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ABSENT: Final = object()
 
@@ -75,16 +79,21 @@ class Ledger(Generic[_TicketT, _WakeT]):
 
     ``leases`` and ``held`` are dicts used as ordered sets. ``waiting`` maps each queued ticket to what wakes it, the
     oldest first (an `OrderedDict`, whose oldest entry is found at constant cost; a plain dict's is not).
+
+    ``notify`` is called with what wakes a ticket when that has been granted, cancelled or withdrawn: after the
+    decision, and before the ticket leaves the queue. So whoever does it again, because it was left off in between,
+    finds the ticket there and calls again; once too often must do no harm.
     """
 
-    __slots__ = ("admission_limit", "concurrency_limit", "held", "leases", "waiting")
+    __slots__ = ("_notify", "admission_limit", "concurrency_limit", "held", "leases", "waiting")
 
-    def __init__(self, policy: CapacityPolicy) -> None:
+    def __init__(self, policy: CapacityPolicy, notify: Callable[[_WakeT], object]) -> None:
         self.admission_limit = policy.admission_limit
         self.concurrency_limit = policy.concurrency_limit
         self.leases: dict[_TicketT, object] = {}
         self.held: dict[_TicketT, object] = {}
         self.waiting: OrderedDict[_TicketT, _WakeT] = OrderedDict()
+        self._notify = notify
 
     # ------------------------------------------------------------------------------------------- admission
 
@@ -115,34 +124,32 @@ class Ledger(Generic[_TicketT, _WakeT]):
         self.waiting[ticket] = wake
         return len(self.held) < self.concurrency_limit
 
-    def grant(self, given_back: _TicketT | None = None) -> _TicketT | None:
-        """Give a free permit to the oldest ticket; None if nobody waits or nothing is free.
+    def grant(self, given_back: _TicketT | None = None) -> None:
+        """Give every free permit to the oldest ticket, which is notified and leaves the queue.
 
-        The ticket returned owns its permit and still stands in the queue: wake it, `dequeue` it, and call again until
-        None comes back. Left off in between, the next call returns the same ticket, which costs nothing.
+        Left off anywhere, the next call does the rest: a ticket that has its permit and still stands in the queue is
+        the oldest, and is notified again.
 
-        ``given_back`` is a ticket whose permit is taken back first, if it has one. If it is itself the oldest in the
-        queue, as after a grant that was left off in between, it is returned without a permit: wake it, too, and go on.
+        ``given_back`` is a ticket whose permit is taken back first, if it has one. If it is itself the oldest, after a
+        grant that was left off, it is notified and leaves without a permit.
         """
-        held = self.held
+        held, waiting = self.held, self.waiting
         held.pop(given_back, None)  # type: ignore[arg-type]  # None is no ticket, and has no permit
-        ticket = next(iter(self.waiting), None)
-        if ticket is None:
-            return None
-        if ticket is not given_back and ticket not in held:
+        while waiting:
+            ticket = next(iter(waiting))
+            if ticket is not given_back and ticket not in held:
+                if len(held) >= self.concurrency_limit:
+                    return
+                held[ticket] = None
+            self._notify(waiting[ticket])
+            del waiting[ticket]
+            # Without a look at the next ticket: it may be far away in memory, and only the oldest can be half granted.
             if len(held) >= self.concurrency_limit:
-                return None
-            held[ticket] = None
-        return ticket
+                return
 
-    def dequeue(self, ticket: _TicketT) -> bool:
-        """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own.
-
-        Returns whether a permit is free, so that who grants knows whether to go on. Who only leaves need not: whoever
-        made the room grants it.
-        """
+    def dequeue(self, ticket: _TicketT) -> None:
+        """Take ``ticket`` out of the queue, if it is in it; a permit that it owns stays its own."""
         self.waiting.pop(ticket, None)
-        return len(self.held) < self.concurrency_limit
 
     def give_back(self, ticket: _TicketT) -> None:
         """Take the permit of ``ticket`` back, if it has one. If anybody waits, `grant` must follow.
@@ -152,13 +159,20 @@ class Ledger(Generic[_TicketT, _WakeT]):
         """
         self.held.pop(ticket, None)
 
+    def cancel(self, ticket: _TicketT) -> None:
+        """If ``ticket`` waits and has not been granted, the cancel wins: notify it, and take it out of the queue."""
+        if ticket in self.held:
+            return
+        wake = self.waiting.get(ticket)
+        if wake is not None:
+            self._notify(wake)
+            del self.waiting[ticket]
+
     def withdraw(self, ticket: _TicketT) -> None:
-        """Take ``ticket`` out of the queue and its permit back, whichever it has. Call `grant` afterwards."""
+        """Take back everything that ``ticket`` has, and notify it if it waits. Call `grant` afterwards."""
+        wake = self.waiting.get(ticket)
+        if wake is not None:
+            self._notify(wake)
+        self.leases.pop(ticket, None)
         self.waiting.pop(ticket, None)
         self.held.pop(ticket, None)
-
-    def cancellable(self, ticket: _TicketT) -> _WakeT | None:
-        """Return what wakes ``ticket`` if it waits and has not been granted: the one case where a cancel wins."""
-        if ticket in self.held:
-            return None
-        return self.waiting.get(ticket)

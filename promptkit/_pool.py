@@ -17,11 +17,11 @@ exception made the unlock, the claim's release looks.
 
 Rules for changing this file: ``with self.lock:``, never ``with condition:`` (whose ``__enter__`` is Python code that an
 exception can leave locked); no ``while condition:`` directly inside ``try`` or ``with`` (python/cpython#130279: on 3.13
-an exception on the loop's back edge skips the clean-up); no try-lock; notify before dequeue. On the way through a wait
+an exception on the loop's back edge skips the clean-up); no try-lock. On the way through a wait
 every call of a function counts: what it touches has to come from the other processor's cache first.
 """
 
-# ruff: noqa: SLF001  # a Condition and its lock know each other by these names
+# ruff: noqa: SLF001  # a lock's own methods, which `threading.Condition` and `threading` itself call
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ import os
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from promptkit._cancel import earliest
-from promptkit._clock import own_again
 from promptkit._ledger import CapacityPolicy, Ledger
+from promptkit._wake import Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,9 +46,6 @@ FRESH, USED, OVER = range(3)
 
 _SPARE_WAKES: Final = 64
 
-_EVERYBODY: Final = 100
-"""More than ever stand on a Condition: one thread, and the entries that interrupted notifications have left."""
-
 _pools: Final[weakref.WeakSet[Pool]] = weakref.WeakSet()
 
 
@@ -60,38 +57,6 @@ class Ticket:
     stage: int
 
 
-class _Gate:
-    """A pool's lock as its Conditions see it: they take these methods from the lock they are given.
-
-    Giving it up for a wait settles the pool's log first, until it is empty. A signal handler that cancels the very
-    ticket whose thread it interrupts, between that thread's last look and its sleep, can only log it; by now the waiter
-    is registered with its Condition, so that it can be notified.
-    """
-
-    __slots__ = ("_acquire_restore", "_is_owned", "_release_save", "acquire", "release")
-
-    def __init__(self, pool: Pool, lock: Any) -> None:
-        release_save = lock._release_save
-
-        def settle_and_release() -> object:  # with nothing in between where a handler could come in
-            while pool.intents:
-                pool.drain_locked()
-            return release_save()
-
-        self.acquire = lock.acquire
-        self.release = lock.release
-        self._acquire_restore = lock._acquire_restore
-        self._is_owned = lock._is_owned
-        self._release_save = settle_and_release
-
-    def __enter__(self) -> bool:
-        entered: bool = self.acquire()
-        return entered
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.release()
-
-
 class Pool:
     """One backend's ledger, its lock, and the log of what was asked for while the lock could not be taken."""
 
@@ -100,11 +65,12 @@ class Pool:
         "admitting",
         "backend_id",
         "clock",
-        "gate",
+        "drain",
         "intents",
         "is_owned",
         "ledger",
         "lock",
+        "lock_methods",
         "note",
         "policy",
         "spare_wakes",
@@ -117,18 +83,26 @@ class Pool:
         self.clock = clock
         self.admitting = f"asking backend {backend_id!r} for admission"
         self.waiting_for_permit = f"waiting for a permit of backend {backend_id!r}"
-        self.note = self.log  # made once: every watcher refers to it
-        self.reset()
-        _pools.add(self)
-
-    def reset(self) -> None:
-        """Start empty, with a free lock: when built, and in the child after a fork."""
+        self.note, self.drain = self.log, self.drain_locked  # made once: every watcher, every Wake refers to them
         self.lock = threading.RLock()
         self.is_owned: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]  # as Condition asks it
-        self.gate = _Gate(self, self.lock)
-        self.ledger: Ledger[Ticket, threading.Condition] = Ledger(self.policy)
+        self.lock_methods = threading.Condition(self.lock)  # bound once, for every Wake; nobody waits on it
+        self.ledger: Ledger[Ticket, Wake] = Ledger(policy, Wake.notify)
         self.intents: deque[Ticket] = deque()
-        self.spare_wakes: deque[threading.Condition] = deque(maxlen=_SPARE_WAKES)
+        self.spare_wakes: deque[Wake] = deque(maxlen=_SPARE_WAKES)
+        _pools.add(self)
+
+    def start_anew(self) -> None:
+        """In the child of a fork: start empty, with a lock that is free, or this thread's if it forked holding it.
+
+        That thread may have forked in a handler, in the middle of anything here. It goes on with the books of the
+        parent, which are nobody's any more, and does not sleep. What was logged finds nothing in the new ones.
+        """
+        if not self.is_owned():
+            self.lock._at_fork_reinit()  # type: ignore[attr-defined]  # as `threading` does with its own
+        for wake in self.ledger.waiting.values():
+            wake.notify()
+        self.ledger = Ledger(self.policy, Wake.notify)
 
     # ------------------------------------------------------------------- asked for from anywhere, done by the owner
 
@@ -150,96 +124,71 @@ class Pool:
 
         An entry is removed when both have been done: left off before, both are done again.
         """
-        intents = self.intents
+        intents, ledger = self.intents, self.ledger
         while intents:
             ticket = intents[0]
             if ticket.stage == OVER:
-                self.withdraw_locked(ticket)
+                ledger.withdraw(ticket)
             else:
-                self.cancel_locked(ticket)
-            self.pump_locked()
+                ledger.cancel(ticket)
+            ledger.grant()
             intents.popleft()
-
-    def cancel_locked(self, ticket: Ticket) -> None:
-        """Wake ``ticket`` and take it out of the queue, unless it has been granted or does not wait."""
-        wake = self.ledger.cancellable(ticket)
-        if wake is not None:
-            wake.notify(_EVERYBODY)
-            self.ledger.dequeue(ticket)
-
-    def withdraw_locked(self, ticket: Ticket) -> None:
-        """Take everything back that ``ticket`` has; if it waits, wake it. Call `pump_locked` afterwards."""
-        wake = self.ledger.waiting.get(ticket)
-        if wake is not None:
-            wake.notify(_EVERYBODY)
-        self.ledger.leave(ticket)
-        self.ledger.withdraw(ticket)
-
-    def pump_locked(self, given_back: Ticket | None = None) -> None:
-        """Give every free permit to the oldest ticket, after taking back that of ``given_back``.
-
-        Done again from the start, it finishes what was interrupted.
-
-        Only one thread waits on a Condition. All are notified, because an interrupted ``notify`` leaves the entry of
-        the thread it has woken, and the next ticket that uses the Condition would stand behind it.
-        """
-        ledger = self.ledger
-        ticket = ledger.grant(given_back)
-        while ticket is not None:
-            ledger.waiting[ticket].notify(_EVERYBODY)
-            ticket = ledger.grant() if ledger.dequeue(ticket) else None
 
     # ------------------------------------------------------------------------------------------------ giving back
 
     def withdraw(self, ticket: Ticket) -> None:
         """Take back whatever ``ticket`` has or will have: it is in use elsewhere, interrupted, refused, or never used.
 
-        If this cannot be done now, it is done before the lock is left: by then the caller has marked it as over.
+        For its release alone, which marks it as over and looks at the log afterwards. If it cannot be done now, it is
+        done before the lock is left.
         """
         if self.is_owned():
             self.log(ticket)
             return
         with self.lock:
-            self.withdraw_locked(ticket)
-            self.pump_locked()
+            self.ledger.withdraw(ticket)
+            self.ledger.grant()
             ticket.stage = OVER  # last: until then, another release does it all again
-        if self.intents:
-            self.settle()
 
     # -------------------------------------------------------------------------------------------------- waiting
 
-    def new_wake(self) -> threading.Condition:
-        """Return a Condition on the lock, for one ticket to wait on; making one costs as much as a whole acquire."""
-        return threading.Condition(self.gate)  # type: ignore[arg-type]  # it has what Condition asks of a lock
+    def new_wake(self) -> Wake:
+        """Return what one ticket waits on; making one costs as much as a whole acquire."""
+        return Wake(self.lock_methods, self.intents, self.drain)
 
-    def wait_locked(
-        self, ticket: Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None
-    ) -> bool | None:
-        """Wait until ``ticket`` is granted (True), has left the queue (False), or it is time to look again (None)."""
+    def wait_locked(self, ticket: Ticket, wake: Wake, cancel: CancelToken, deadline: float | None) -> bool | None:
+        """Sleep; then say that ``ticket`` is granted (True), has left the queue (False), or may have to (None).
+
+        Whoever decides it notifies ``wake``, which remembers: what was decided before ends the sleep at once.
+        """
+        until = cancel.deadline if deadline is None else earliest(deadline, cancel.deadline)
+        if cancel.poll_interval_s is not None:
+            until = earliest(until, self.clock.monotonic() + cancel.poll_interval_s)
+        try:
+            self.clock.wait(wake, until)
+        except BaseException:
+            wake.own_again()
+            raise
         held, waiting = self.ledger.held, self.ledger.waiting
-        if ticket in waiting and ticket not in held:
-            until = cancel.deadline if deadline is None else earliest(deadline, cancel.deadline)
-            if cancel.poll_interval_s is not None:
-                until = earliest(until, self.clock.monotonic() + cancel.poll_interval_s)
-            try:
-                self.clock.wait(wake, until)
-            except BaseException:
-                own_again(wake)
-                raise
         if ticket in held:
             if ticket in waiting:  # who granted it was interrupted
                 self.ledger.dequeue(ticket)
             return True
         return None if ticket in waiting else False
 
-    def wait(self, ticket: Ticket, wake: threading.Condition, cancel: CancelToken, deadline: float | None) -> bool:
-        """Look at the token, outside the lock, and wait on, until ``ticket`` is granted (True) or gone (False)."""
+    def wait(self, ticket: Ticket, wake: Wake, cancel: CancelToken, deadline: float | None) -> bool:
+        """Look at the token, outside the lock, and sleep on, until ``ticket`` is granted (True) or gone (False)."""
         while True:
             is_late = cancel.cancelled or (deadline is not None and self.clock.monotonic() >= deadline)
             with self.lock:
-                if is_late and ticket not in self.ledger.held:
-                    self.ledger.dequeue(ticket)
-                fate = self.wait_locked(ticket, wake, cancel, deadline)
+                ledger = self.ledger
+                fate: bool | None
+                if is_late or ticket in ledger.held or ticket not in ledger.waiting:
+                    ledger.dequeue(ticket)  # decided now, or before by somebody who may have been interrupted
+                    wake.forget()
+                    fate = ticket in ledger.held
+                else:
+                    fate = self.wait_locked(ticket, wake, cancel, deadline)
             if self.intents:
                 self.settle()
             if fate is not None:
@@ -248,7 +197,7 @@ class Pool:
 
 def _empty_all_pools() -> None:
     for pool in _pools:
-        pool.reset()
+        pool.start_anew()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

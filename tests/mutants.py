@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "development" / "mutants.md"
-MODULES = ("_ledger", "_cancel", "_pool", "_capacity")
-TESTS = ("tests/test_ledger.py", "tests/test_cancel.py", "tests/test_capacity.py")
+MODULES = ("_ledger", "_wake", "_cancel", "_pool", "_capacity")
+TESTS = ("tests/test_ledger.py", "tests/test_wake.py", "tests/test_cancel.py", "tests/test_capacity.py")
 LIMITS = ("-p", "no:cacheprovider", "-o", "faulthandler_timeout=5", "-o", "faulthandler_exit_on_timeout=true")
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Gt: ast.GtE,

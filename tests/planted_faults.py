@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-UNITS = ("tests/test_ledger.py", "tests/test_capacity.py", "tests/test_cancel.py")
+UNITS = ("tests/test_ledger.py", "tests/test_capacity.py", "tests/test_cancel.py", "tests/test_wake.py")
 STATES = ("tests/stateful/test_ledger_machine.py", "tests/stateful/test_manager_machine.py")
 EXHAUSTIVE = ("tests/stateful/test_ledger_exhaustive.py",)
 RACES = ("tests/concurrency/test_interleavings.py",)
@@ -52,22 +52,22 @@ FAULTS = [
     Fault(
         "deadline wins over a grant that was made",
         "_pool",
-        "                if is_late and ticket not in self.ledger.held:\n                    self.ledger.dequeue(ticket)\n",
-        "                if is_late:\n                    self.ledger.dequeue(ticket)\n                    return False\n",
+        "                    fate = ticket in ledger.held\n",
+        "                    fate = ticket in ledger.held and not is_late\n",
         UNITS,
     ),
     Fault(
-        "missed wake-up: a wait begins though its end has come",
-        "_pool",
-        "        if ticket in waiting and ticket not in held:\n",
-        "        if ticket in waiting or ticket in held:\n",
+        "missed wake-up: what comes before the sleep is forgotten",
+        "_wake",
+        "        try:\n            if timeout is None:\n",
+        "        self._bed.acquire(blocking=False)\n        try:\n            if timeout is None:\n",
         RACES,
     ),
     Fault(
         "cancel wins over a grant that was made",
         "_ledger",
-        "        if ticket in self.held:\n            return None\n        return self.waiting.get(ticket)",
-        "        return self.waiting.get(ticket)",
+        "        if ticket in self.held:\n            return\n        wake",
+        "        wake",
         (*EXHAUSTIVE, *UNITS),
     ),
     Fault(
@@ -80,38 +80,43 @@ FAULTS = [
     Fault(
         "last come, first served",
         "_ledger",
-        "        ticket = next(iter(self.waiting), None)\n",
-        "        ticket = next(reversed(self.waiting), None)\n",
+        "next(iter(waiting))",
+        "next(reversed(waiting))",
         STATES,
     ),
     Fault(
         "double release gives back another's permit",
         "_ledger",
-        "        self.held.pop(ticket, None)\n\n    def withdraw",
-        "        if self.held:\n            self.held.popitem()\n\n    def withdraw",
+        "        self.held.pop(ticket, None)\n\n    def cancel",
+        "        if self.held:\n            self.held.popitem()\n\n    def cancel",
         STATES,
     ),
     Fault(
         "double release: over before it is given back",
         "_capacity",
-        "        if self.stage == FRESH or self not in ledger.held",
-        "        stage, self.stage = self.stage, OVER\n        if stage == FRESH or self not in ledger.held",
+        "            if self.stage == FRESH or self not in ledger.held",
+        "            stage, self.stage = self.stage, OVER\n            if stage == FRESH or self not in ledger.held",
+        INTERRUPTS,
+    ),
+    Fault("missed wake-up: the grant tells nobody", "_ledger", "self._notify(waiting[ticket])", "pass", RACES),
+    Fault(
+        "missed wake-up: the grant takes out before it tells",
+        "_ledger",
+        "            self._notify(waiting[ticket])\n            del waiting[ticket]\n",
+        "            self._notify(waiting.pop(ticket))\n",
         INTERRUPTS,
     ),
     Fault(
-        "missed wake-up: the grant tells nobody", "_pool", "ledger.waiting[ticket].notify(_EVERYBODY)", "pass", RACES
-    ),
-    Fault(
-        "missed wake-up: somebody who has left is told instead",
-        "_pool",
-        "ledger.waiting[ticket].notify(_EVERYBODY)",
-        "ledger.waiting[ticket].notify()",
-        UNITS,
+        "a ticket that has been told is told again, which is an error",
+        "_wake",
+        "        except RuntimeError as error:",
+        "        except KeyError as error:",
+        (*UNITS, *INTERRUPTS),
     ),
     Fault(
         "missed wake-up: the release does not look at the queue",
         "_capacity",
-        "            if ledger.waiting:\n                pool.withdraw(self)",
+        "                if ledger.waiting:\n                    pool.withdraw(self)",
         "",
         RACES,
     ),
@@ -124,23 +129,23 @@ FAULTS = [
     ),
     Fault(
         "missed wake-up: the cancel tells nobody",
-        "_pool",
-        "            wake.notify(_EVERYBODY)\n            self.ledger.dequeue(ticket)\n",
-        "            self.ledger.dequeue(ticket)\n",
+        "_ledger",
+        "            self._notify(wake)\n            del self.waiting[ticket]\n",
+        "            del self.waiting[ticket]\n",
         RACES,
     ),
     Fault(
         "missed wake-up: the withdrawal tells nobody",
-        "_pool",
-        "            wake.notify(_EVERYBODY)\n        self.ledger.leave(ticket)\n",
-        "            pass\n        self.ledger.leave(ticket)\n",
+        "_ledger",
+        "            self._notify(wake)\n        self.leases.pop(ticket, None)\n",
+        "            pass\n        self.leases.pop(ticket, None)\n",
         UNITS,
     ),
     Fault(
         "missed wake-up: the cancel takes out before it tells",
-        "_pool",
-        "            wake.notify(_EVERYBODY)\n            self.ledger.dequeue(ticket)\n",
-        "            self.ledger.dequeue(ticket)\n            wake.notify(_EVERYBODY)\n",
+        "_ledger",
+        "            self._notify(wake)\n            del self.waiting[ticket]\n",
+        "            del self.waiting[ticket]\n            self._notify(wake)\n",
         INTERRUPTS,
     ),
     Fault(
@@ -152,32 +157,25 @@ FAULTS = [
     ),
     Fault(
         "missed cancel: a handler's note is not read before the sleep",
-        "_pool",
-        "            while pool.intents:\n                pool.drain_locked()\n            return release_save()",
-        "            return release_save()",
+        "_wake",
+        "        while self._log:\n            self._settle()\n",
+        "",
         UNITS,
     ),
     Fault(
         "lost permit: what is logged is forgotten before it is granted",
         "_pool",
-        "            self.pump_locked()\n            intents.popleft()\n",
-        "            intents.popleft()\n            self.pump_locked()\n",
+        "            ledger.grant()\n            intents.popleft()\n",
+        "            intents.popleft()\n            ledger.grant()\n",
         INTERRUPTS,
     ),
     Fault(
         "lost permit: a release looks at the queue twice",
         "_capacity",
-        "        elif ledger.waiting and not pool.is_owned():\n            with pool.lock:\n                pool.pump_locked(self)\n"
-        "            if pool.intents:\n                pool.settle()\n        else:\n            ledger.give_back(self)\n",
-        "        else:\n            if not ledger.waiting:\n                ledger.give_back(self)\n",
+        "            elif ledger.waiting and not pool.is_owned():\n                with pool.lock:\n                    ledger.grant(self)\n"
+        "            else:\n                ledger.give_back(self)\n",
+        "            else:\n                if not ledger.waiting:\n                    ledger.give_back(self)\n",
         RACES,
-    ),
-    Fault(
-        "missed cancel: a sleeper does not look as it lies down",
-        "_cancel",
-        "        if self.is_set:\n            self.condition.notify()\n        return self.lock._release_save()",
-        "        return self.lock._release_save()",
-        UNITS,
     ),
     Fault(
         "a callback is called twice",
@@ -210,8 +208,8 @@ FAULTS = [
     Fault(
         "one grant too many",
         "_ledger",
-        "if len(held) >= self.concurrency_limit:",
-        "if len(held) > self.concurrency_limit:",
+        "                if len(held) >= self.concurrency_limit:\n                    return\n",
+        "                if len(held) > self.concurrency_limit:\n                    return\n",
         EXHAUSTIVE,
     ),
     Fault(
@@ -231,8 +229,8 @@ FAULTS = [
     Fault(
         "a permit is checked and taken outside the lock",
         "_capacity",
-        "                if not pool.ledger.request(self):\n",
-        "                lock.release()\n                is_granted = pool.ledger.request(self)\n                lock.acquire()\n"
+        "                if ledger.waiting or not ledger.request(self):  # a queue is seen without a call\n",
+        "                pool.lock.release()\n                is_granted = ledger.request(self)\n                pool.lock.acquire()\n"
         "                if not is_granted:\n",
         RACES,
     ),
@@ -246,8 +244,8 @@ FAULTS = [
     Fault(
         "double release: over before it is withdrawn",
         "_pool",
-        "            self.withdraw_locked(ticket)\n            self.pump_locked()\n            ticket.stage = OVER",
-        "            ticket.stage = OVER\n            self.withdraw_locked(ticket)\n            self.pump_locked()",
+        "            self.ledger.withdraw(ticket)\n            self.ledger.grant()\n            ticket.stage = OVER",
+        "            ticket.stage = OVER\n            self.ledger.withdraw(ticket)\n            self.ledger.grant()",
         INTERRUPTS,
     ),
     Fault(
@@ -273,24 +271,52 @@ FAULTS = [
     ),
     Fault(
         "an interrupted wait comes out without the lock",
-        "_clock",
-        "        condition.acquire()\n",
-        "        pass\n",
+        "_wake",
+        "            self.acquire()\n",
+        "            pass\n",
         INTERRUPTS,
     ),
     Fault(
         "fork: the child keeps its parent's pools",
         "_pool",
-        "    for pool in _pools:\n        pool.reset()\n",
+        "    for pool in _pools:\n        pool.start_anew()\n",
         "    pass\n",
         FORKS,
     ),
     Fault(
-        "fork: a Condition on the parent's lock is used again",
-        "_capacity",
-        "                if lock is pool.lock:  # it is another one in the child of a fork\n                    pool.spare_wakes.append(wake)\n",
-        "                pool.spare_wakes.append(wake)\n",
+        "fork: the child's lock stays with a thread of its parent",
+        "_pool",
+        "            self.lock._at_fork_reinit() ",
+        "            pass",
         FORKS,
+    ),
+    Fault(
+        "fork: the child sleeps on, in a queue of its parent's",
+        "_pool",
+        "        for wake in self.ledger.waiting.values():\n            wake.notify()\n",
+        "",
+        FORKS,
+    ),
+    Fault(
+        "fork: the child goes to sleep, in a queue of its parent's",
+        "_capacity",
+        "fate = ledger is pool.ledger and pool",
+        "fate = pool",
+        FORKS,
+    ),
+    Fault(
+        "lost permit: a handler's note is left behind by its exception",
+        "_capacity",
+        "        if pool.intents:  # also when it was over",
+        "        if pool.intents and not self._pool:  # also when it was over",
+        INTERRUPTS,
+    ),
+    Fault(
+        "a handler's exception is taken for the lock's own",
+        "_wake",
+        "# raised by a signal handler\n                raise\n",
+        "# raised by a signal handler\n                pass\n",
+        UNITS,
     ),
     Fault(
         "time is not charged for waiting",

@@ -14,6 +14,7 @@ from promptkit import _capacity, _pool
 from promptkit._cancel import CancelToken
 from promptkit._capacity import Held, Lease, Manager, Permit, PoolStats
 from promptkit._ledger import CapacityPolicy, Ledger
+from promptkit._wake import Wake
 from promptkit.errors import (
     CapacityExceededError,
     ConfigError,
@@ -300,7 +301,7 @@ def test_a_freed_permit_is_the_oldest_tickets_before_anybody_else_can_have_it() 
     newcomer = bench.manager.permit("b")
     with pool.lock:  # the woken thread cannot run on
         pool.ledger.withdraw(held)
-        pool.pump_locked()
+        pool.ledger.grant()
         assert not pool.ledger.request(newcomer)
     worker.result()
     assert bench.order == ["first"]
@@ -309,20 +310,20 @@ def test_a_freed_permit_is_the_oldest_tickets_before_anybody_else_can_have_it() 
 
 
 def test_one_release_wakes_one_thread() -> None:
-    """The others sleep on: they still stand in their own conditions."""
+    """The one whose turn it is; then the next one."""
     bench = Bench(1)
-    held = bench.acquire()
     pool = bench.manager._pools["b"]
+    ledger = pool.ledger = PoolLedger(pool.policy)
+    held = bench.acquire()
     workers = [bench.queue(f"{number}") for number in range(5)]
-    wakes = list(pool.ledger.waiting.values())
-    with pool.lock:
-        assert [len(wake._waiters) for wake in wakes] == [1, 1, 1, 1, 1]  # type: ignore[attr-defined]
-        pool.ledger.withdraw(held)
-        pool.pump_locked()
-        assert [len(wake._waiters) for wake in wakes] == [0, 1, 1, 1, 1]  # type: ignore[attr-defined]
+    wakes = list(ledger.waiting.values())
+    with pool.lock:  # the woken thread cannot run on
+        ledger.grant(held)
+        assert ledger.told == wakes[:1]
     held.release()
     for worker in workers:
         worker.result()
+    assert ledger.told == wakes
     bench.assert_empty()
 
 
@@ -396,7 +397,7 @@ def test_a_cancel_after_the_grant_gives_the_permit_back() -> None:
     pool = bench.manager._pools["b"]
     with pool.lock:  # the woken thread cannot run before the cancel
         pool.ledger.withdraw(held)
-        pool.pump_locked()
+        pool.ledger.grant()
         token.cancel("too late")
     with pytest.raises(RunCancelledError, match="too late"):
         chosen.result()
@@ -764,6 +765,21 @@ def test_an_interrupted_admission_or_request_takes_nothing() -> None:
     bench.assert_empty()
 
 
+def half_grant(bench: Bench, held: Permit) -> Ledger[Any, Wake]:
+    """Give ``held`` back, and be interrupted when the next ticket has its permit and nobody has told its thread."""
+    ledger = bench.manager._pools["b"].ledger
+
+    def interrupt(_wake: Wake) -> None:
+        raise KeyboardInterrupt
+
+    ledger.give_back(held)
+    ledger._notify, notify = interrupt, ledger._notify
+    with pytest.raises(KeyboardInterrupt):
+        ledger.grant()
+    ledger._notify = notify
+    return ledger
+
+
 def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None:
     """Whoever granted it was interrupted: it owns a permit, still stands in the queue, and its thread sleeps."""
     bench = Bench(1)
@@ -771,9 +787,8 @@ def test_a_permit_released_after_a_torn_grant_is_not_granted_to_itself() -> None
     permit = bench.manager.permit("b")
     worker = Worker(permit.acquire, bench.token)
     bench.clock.wait_for_sleepers(1)
-    ledger = bench.manager._pools["b"].ledger
-    ledger.give_back(held)
-    assert ledger.grant() is permit  # and nobody has told its thread
+    ledger = half_grant(bench, held)
+    assert list(ledger.held) == list(ledger.waiting) == [permit]
     permit.release()
     assert (len(ledger.held), len(ledger.waiting)) == (0, 0)
     with pytest.raises(RunCancelledError):
@@ -789,9 +804,8 @@ def test_a_thread_that_finds_itself_granted_leaves_the_queue() -> None:
     permit = bench.manager.permit("b")
     worker = Worker(permit.acquire, bench.token)
     bench.clock.wait_for_sleepers(1)
-    ledger = bench.manager._pools["b"].ledger
-    ledger.give_back(held)
-    assert ledger.grant() is permit  # and nobody has told its thread
+    ledger = half_grant(bench, held)
+    assert list(ledger.held) == list(ledger.waiting) == [permit]
     bench.clock.advance(0)
     worker.result()
     assert not ledger.waiting
@@ -1090,10 +1104,28 @@ def test_a_handler_that_releases_the_permit_it_interrupts_ends_the_wait(on_signa
     assert manager.stats("b") == (0, 0, 0)
 
 
-class NoisyLedger(Ledger[Any, Any]):
+class PoolLedger(Ledger[Any, Wake]):
+    """What a pool makes for itself; the tests put one of its kinds in that place."""
+
+    def __init__(self, policy: CapacityPolicy) -> None:
+        super().__init__(policy, self.wake_up)
+        self.told: list[Wake] = []
+
+    def wake_up(self, wake: Wake) -> None:
+        """Do what the pool does, and keep in mind who it was."""
+        wake.notify()
+        self.told.append(wake)
+
+
+class NoisyLedger(PoolLedger):
     """Calls ``noise`` once, in the middle of an operation, as a signal handler may be called there."""
 
     noise: Any = None
+
+    def wake_up(self, wake: Wake) -> None:
+        """Be interrupted before somebody is notified."""
+        self.make_noise()
+        super().wake_up(wake)
 
     def make_noise(self) -> None:
         """Be interrupted."""
@@ -1113,17 +1145,15 @@ class NoisyLedger(Ledger[Any, Any]):
         self.make_noise()
         return is_granted
 
-    def grant(self, given_back: Any = None) -> Any:
-        """Look for a ticket, and be interrupted."""
-        ticket = super().grant(given_back)
+    def grant(self, given_back: Any = None) -> None:
+        """Grant, and be interrupted."""
+        super().grant(given_back)
         self.make_noise()
-        return ticket
 
-    def dequeue(self, ticket: Any) -> bool:
+    def dequeue(self, ticket: Any) -> None:
         """Take it out, and be interrupted."""
-        is_free = super().dequeue(ticket)
+        super().dequeue(ticket)
         self.make_noise()
-        return is_free
 
 
 @pytest.mark.parametrize("operation", ["admit", "acquire", "time out", "pass on", "withdraw", "release a waiter"])
@@ -1252,7 +1282,7 @@ def test_what_a_handler_logs_after_a_later_wait_is_done_when_the_lock_is_left() 
     assert manager.stats("b") == (0, 0, 0)
 
 
-class GrantingLedger(Ledger[Any, Any]):
+class GrantingLedger(PoolLedger):
     """Calls ``between`` after the first look whether ``ticket`` has a permit, as another thread may come there."""
 
     ticket: Any = None
@@ -1298,7 +1328,7 @@ def test_what_a_handler_releases_before_it_is_in_the_books_is_not_kept(kind: str
     pool = bench.manager._pools["b"]
     lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
 
-    class Early(Ledger[Any, Any]):
+    class Early(PoolLedger):
         def admit(self, lease: Any) -> bool:
             lease.release()
             return super().admit(lease)
@@ -1412,7 +1442,7 @@ def test_whoever_comes_between_the_look_and_the_giving_back_gets_the_permit() ->
     pool = bench.manager._pools["b"]
     held, absent = bench.acquire(), bench.manager.permit("b")
 
-    class Late(Ledger[Any, Any]):
+    class Late(PoolLedger):
         def give_back(self, ticket: Any) -> None:
             with pool.lock:
                 absent.stage = _pool.USED
@@ -1427,7 +1457,113 @@ def test_whoever_comes_between_the_look_and_the_giving_back_gets_the_permit() ->
     assert not ledger.waiting
 
 
-def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["lease", "permit"])
+def test_what_a_handler_logged_before_it_raised_is_done_by_a_release(kind: str) -> None:
+    """Also by the only one there is, and by one that comes when everything is over."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    for is_late in (False, True):
+        lease, permit = bench.manager.lease("b"), bench.manager.permit("b")
+        lease.admit(bench.token)
+        permit.acquire(bench.token)
+        claim: Lease | Permit = lease if kind == "lease" else permit
+        other: Lease | Permit = permit if kind == "lease" else lease
+        if is_late:
+            claim.release()
+        other.stage = _pool.OVER
+        pool.intents.append(other)  # what a handler does that finds the lock owned
+        claim.release()
+        assert not pool.intents
+        bench.assert_empty()
+
+
+def test_what_is_released_under_the_lock_is_passed_on_when_the_lock_is_left() -> None:
+    """A handler has come into the middle of something: it only takes its own out, and leaves a note."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    held = bench.acquire()
+    worker = bench.queue()
+    with pool.lock:
+        held.release()
+        assert (len(pool.ledger.held), len(pool.ledger.waiting), list(pool.intents)) == (0, 1, [held])
+    pool.settle()
+    worker.result()
+    bench.assert_empty()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_ticket_that_is_granted_between_two_sleeps_does_not_sleep_again(is_told: bool) -> None:  # noqa: FBT001
+    """Though nobody may have told it; and no notification is left behind for the next user of its Wake."""
+    bench = Bench()
+    held = bench.acquire()
+    asked: list[int] = []
+
+    def poll() -> bool:
+        asked.append(1)
+        if len(asked) == 2:
+            if is_told:
+                held.release()
+            else:
+                half_grant(bench, held)
+        return False
+
+    worker = bench.queue("waiter", CancelToken(poll=poll, poll_interval_s=1, clock=bench.clock))
+    bench.clock.advance(1)
+    worker.result()
+    (wake,) = bench.manager._pools["b"].spare_wakes
+    assert wake._bed.locked()
+    held.release()
+    bench.assert_empty()
+
+
+def test_the_child_of_a_fork_has_new_books_and_whoever_waits_is_told() -> None:
+    """The thread that forked, in the middle of a wait, finds its ticket gone; the parent's claims are nobody's."""
+    bench = Bench()
+    pool = bench.manager._pools["b"]
+    held = bench.acquire()
+    worker = bench.queue()
+    pool.start_anew()
+    with pytest.raises(RunCancelledError, match="the permit was released while waiting"):
+        worker.result()
+    assert bench.stats == (0, 0, 0)
+    own = bench.acquire()
+    held.release()
+    assert bench.stats == (0, 1, 0)
+    worker = bench.queue()
+    own.release()
+    worker.result()
+    bench.assert_empty()
+
+
+@pytest.mark.parametrize("owner", ["another thread", "the forking thread", "nobody"])
+def test_the_child_of_a_fork_has_a_lock_that_works(owner: str) -> None:
+    """The forking thread leaves it as it would have done; another thread, which is not there, never would."""
+    pool = Bench().manager._pools["b"]
+    is_held, is_over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        pool.lock.acquire()
+        is_held.set()
+        assert is_over.wait(20)
+
+    if owner == "another thread":
+        holder = Worker(hold)
+        assert is_held.wait(20)
+        pool.start_anew()
+        assert Worker(pool.lock.acquire, blocking=False).result() is True
+        is_over.set()
+        holder.result()
+        return
+    if owner == "the forking thread":
+        with pool.lock:
+            pool.start_anew()
+            assert Worker(pool.lock.acquire, blocking=False).result() is False
+    else:
+        pool.start_anew()
+    assert Worker(pool.lock.acquire, blocking=False).result() is True
+
+
+def test_wakes_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crowd leaves no more of them behind than that."""
     monkeypatch.setattr(_pool, "_SPARE_WAKES", 2)
     bench = Bench()
@@ -1439,7 +1575,6 @@ def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatc
         worker.result()
     spare = list(pool.spare_wakes)
     assert len(spare) == 2
-    assert not any(wake._waiters for wake in spare)  # type: ignore[attr-defined]
     with bench.acquire():
         again = bench.queue("again")
         assert next(iter(pool.ledger.waiting.values())) is spare[1]
@@ -1449,20 +1584,18 @@ def test_conditions_are_used_again_up_to_a_number(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("how", ["grant", "cancel"])
-def test_a_condition_with_a_leftover_entry_still_wakes_its_new_user(how: str) -> None:
-    """An interrupted notify leaves the entry of the thread that it has woken."""
+def test_a_notification_that_came_too_late_for_one_ticket_grants_nothing_to_the_next(how: str) -> None:
+    """It ends the first sleep of whoever uses that Wake next, who looks and sleeps on."""
     bench = Bench()
-    pool = bench.manager._pools["b"]
     with bench.acquire():
         first = bench.queue("first", queue_deadline=bench.clock.monotonic() + 1)
         bench.clock.advance(1)
         first.join()
-    leftover = threading.Lock()
-    leftover.acquire()
-    pool.spare_wakes[0]._waiters.append(leftover)  # type: ignore[attr-defined]
+    bench.manager._pools["b"].spare_wakes[0].notify()
     held = bench.acquire()
     token = CancelToken(clock=bench.clock)
     worker = bench.queue("second", token)
+    assert bench.stats.waiting == 1
     if how == "grant":
         held.release()
         worker.result()

@@ -1,11 +1,11 @@
-"""The machine's clock, and waits that keep their lock."""
+"""The machine's clock."""
 
 import threading
 import time
 
 import pytest
 
-from promptkit._clock import SYSTEM_CLOCK, own_again
+from promptkit._clock import SYSTEM_CLOCK
 from support.threads import Worker
 
 
@@ -44,18 +44,3 @@ def test_a_wait_ends_at_its_deadline() -> None:
         SYSTEM_CLOCK.wait(condition, start + 0.01)
         assert SYSTEM_CLOCK.monotonic() >= start + 0.01
         SYSTEM_CLOCK.wait(condition, start)
-
-
-@pytest.mark.parametrize("is_lost", [True, False])
-def test_the_lock_is_held_again_once(is_lost: bool) -> None:  # noqa: FBT001  # a parameter
-    """Whether an interrupted wait came out with the lock or without it, one release frees it."""
-    condition = threading.Condition(threading.RLock())
-
-    def act() -> None:
-        with condition:
-            if is_lost:
-                condition.release()
-            own_again(condition)
-
-    act()
-    assert Worker(condition.acquire, blocking=False).result() is True

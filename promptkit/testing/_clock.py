@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from promptkit._wake import Wake
 from promptkit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class FakeClock:
         self._now = now
         self._offset = wall - now
         self._sleepers: dict[object, threading.Condition] = {}
+        self._called: set[object] = set()
         self._arrivals = 0
 
     def monotonic(self) -> float:
@@ -65,18 +67,23 @@ class FakeClock:
         try:
             condition.wait()
         finally:
+            if isinstance(condition, Wake):  # what came as it woke up would end the next sleep, and that would count
+                condition.forget()
             with self._lock:
                 self._sleepers.pop(sleeper, None)
+                self._called.discard(sleeper)
 
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass, and wake everybody who waits: each looks at its deadline and may wait again."""
         with self._lock:
             self._now += seconds
-            sleepers = list(self._sleepers.values())
+            sleepers = list(self._sleepers.items())
+            self._called.update(self._sleepers)
             self._sleepers.clear()
-        for condition in sleepers:
+        for sleeper, condition in sleepers:
             with condition:
-                condition.notify_all()
+                if sleeper in self._called:  # a Condition that is used again may have another's sleep on it by now
+                    condition.notify_all()
 
     def wait_for_sleepers(self, count: int = 1) -> None:
         """Block until at least ``count`` threads wait on this clock: queued, at a gate, or before a retry.

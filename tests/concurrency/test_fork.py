@@ -8,16 +8,19 @@ import signal
 import threading
 import traceback
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from promptkit import _pool
 from promptkit._cancel import CancelToken
-from promptkit._capacity import Manager
+from promptkit._capacity import Manager, Permit
 from promptkit._clock import SYSTEM_CLOCK
 from promptkit._ledger import CapacityPolicy
-from support.clock import FakeClock
+from promptkit.errors import RunCancelledError
+from support.clock import AnnouncingClock, FakeClock
+from support.inject import Interrupted, points
 from support.preloaded import MANAGER, use_everything, use_the_modules_own
 from support.threads import Worker
 
@@ -140,6 +143,57 @@ def test_a_fork_in_the_middle_of_a_wait() -> None:
     os.waitpid(polls[2], 0)
     assert outcome == "granted"
     assert manager.stats("b") == (0, 0, 0)
+
+
+@pytest.mark.parametrize("cancels", [False, True], ids=["", "after a cancel"])
+def test_a_fork_at_every_point_of_a_wait(cancels: bool) -> None:  # noqa: FBT001  # a parameter
+    """By a handler, in the middle of anything: the child's wait ends at once, and its pool is good."""
+    tried = 0
+    for point in points():
+        clock = AnnouncingClock()
+        manager = Manager({"b": CapacityPolicy(1, 1)}, clock=clock)
+        held, mine, token = manager.permit("b"), manager.permit("b"), CancelToken()
+        held.acquire(CancelToken())
+        children: list[int] = []
+
+        def fork(children: list[int] = children, token: CancelToken = token) -> None:
+            if cancels:
+                token.cancel()
+            children.append(os.fork())
+            if children == [0]:
+                signal.alarm(10)  # kills a child that hangs
+
+        def act(
+            manager: Manager = manager, mine: Permit = mine, token: CancelToken = token, children: list[int] = children
+        ) -> None:
+            code = 1
+            try:
+                with suppress(RunCancelledError):
+                    mine.acquire(token)
+                mine.release()
+                if children == [0]:
+                    use_everything(manager)
+                    code = 0
+            finally:
+                if children == [0]:
+                    os._exit(code)
+
+        def release(clock: AnnouncingClock = clock, held: Permit = held) -> None:
+            clock.wait_for_sleeper()
+            held.release()
+
+        other = Worker(release)
+        run = Interrupted(act, point, do=fork)
+        clock.announce()
+        other.result()
+        assert run.error is None
+        for child in children:
+            assert os.waitpid(child, 0)[1] == 0, f"forked at {run.place}"
+        assert manager.stats("b") == (0, 0, 0)
+        if run.place is None:
+            break
+        tried += 1
+    assert tried > 20, "the search is empty"
 
 
 def test_one_hook_serves_any_number_of_pools() -> None:

@@ -8,46 +8,22 @@ be the exception itself.
 from __future__ import annotations
 
 import gc
-from queue import SimpleQueue
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from promptkit._cancel import CancelToken, wait_until
 from promptkit._capacity import Held, Lease, Manager, Permit
-from promptkit._clock import SystemClock
 from promptkit._ledger import CapacityPolicy
 from promptkit._pool import USED
 from promptkit.errors import CapacityExceededError, QueueTimeoutError, RunCancelledError
-from support.clock import HANG_S
+from support.clock import AnnouncingClock
 from support.inject import InjectedError, Interrupted, points
 from support.threads import Worker
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
-
-
-class AnnouncingClock(SystemClock):
-    """The machine's clock; says when a thread is about to sleep on it, which means that its ticket is queued."""
-
-    __slots__ = ("_announcements",)
-
-    def __init__(self) -> None:
-        self._announcements: SimpleQueue[None] = SimpleQueue()  # in C: it survives the exceptions
-
-    def announce(self) -> None:
-        """Say that somebody sleeps."""
-        self._announcements.put(None)
-
-    def wait_for_sleeper(self) -> None:
-        """Block until somebody has said so since the last call."""
-        self._announcements.get(timeout=HANG_S)
-
-    def wait(self, condition: threading.Condition, deadline: float | None) -> None:
-        """Wait, after having said so."""
-        self.announce()
-        super().wait(condition, deadline)
 
 
 class Scene:
@@ -325,6 +301,78 @@ def test_c11_an_exception_at_every_point_leaves_the_pool_right(scenario: Callabl
             break
         tried += 1
     assert tried > 5, "the search is empty"
+
+
+HANDLERS = ["cancels", "releases", "releases what is waited for", "cancels another", "releases another's"]
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["and returns", "and raises"])
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_handler_at_every_point_leaves_the_pool_right(handler: str, raises: bool) -> None:  # noqa: FBT001  # a parameter
+    """It gives up this wait or another one in the middle of anything, and may raise then; the others are served."""
+    tried = 0
+    for point in points():
+        scene = Scene()
+        held, mine, others = (scene.manager.permit("b") for _ in range(3))
+        held.acquire(CancelToken())
+        token, others_token = CancelToken(), CancelToken()
+        deeds = {
+            "cancels": token.cancel,
+            "releases": mine.release,
+            "releases what is waited for": held.release,
+            "cancels another": others_token.cancel,
+            "releases another's": others.release,
+        }
+
+        def use_other(others: Permit = others, others_token: CancelToken = others_token) -> None:
+            try:
+                with suppress(RunCancelledError):
+                    others.acquire(others_token)
+            finally:
+                others.release()
+
+        def when_asleep(scene: Scene = scene, held: Permit = held) -> None:
+            scene.others.append(Worker(scene.use, CancelToken()))  # it queues behind, or comes later
+            held.release()
+
+        def act(mine: Permit = mine, token: CancelToken = token) -> None:
+            try:
+                try:
+                    with suppress(RunCancelledError):
+                        mine.acquire(token)
+                finally:
+                    mine.release()
+            finally:
+                mine.release()
+
+        def handle(do: Callable[[], object] = deeds[handler]) -> None:
+            do()
+            if raises:
+                raise InjectedError
+
+        if "another" in handler:
+            scene.others.append(Worker(use_other))
+            scene.clock.wait_for_sleeper()
+        scene.token = token
+        scene.claims.extend([held, mine, others])
+        scene.when_asleep(when_asleep)
+        run = Interrupted(act, point, do=handle)
+        if run.place is None:
+            deeds[handler]()
+        scene.clock.announce()
+        for worker in scene.others:
+            worker.join()
+        held.release()
+        assert Worker(scene.manager.stats, "b").result() == (0, 0, 0), run.place
+        assert not scene.pool.intents, run.place
+        assert not token._watchers, run.place
+        for worker in scene.others:
+            worker.result()
+        assert (type(run.error) is InjectedError) == (raises and run.place is not None), (run.place, run.error)
+        if run.place is None:
+            break
+        tried += 1
+    assert tried > 20, "the search is empty"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -1,8 +1,8 @@
 """Every state that a ledger can get into is visited, and what it promises is checked in each of them.
 
-The steps are the ledger's own calls, not whole operations: whoever is interrupted stops between two of them, and a
-permit is given back without the lock, between any two of somebody else's. So a state is also what an interruption at
-that place leaves behind. The search is breadth first with a set of the states seen, and it goes on until there is
+The steps are the ledger's own calls, each whole and each left off where it notifies somebody: before that, and after
+it. A permit is given back without the lock, between any two calls of somebody else's. So a state is also what an
+interruption leaves behind. The search is breadth first with a set of the states seen, and it goes on until there is
 nothing new: within the bounds (limits, queues, tickets) nothing is left out, whatever the depth.
 """
 
@@ -16,7 +16,7 @@ import pytest
 from promptkit._ledger import CapacityPolicy, Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class State(NamedTuple):
@@ -32,9 +32,27 @@ class State(NamedTuple):
     stages: tuple[str, ...]
 
 
-def load(policy: CapacityPolicy, state: State) -> Ledger[int, str]:
+class LeftOff(Exception):  # noqa: N818  # nothing is wrong
+    """Raised where a call notifies: the rest of it is not done."""
+
+
+class Told(list[int]):
+    """The tickets that have been notified, in their order; it can be told to stop at one of them."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        super().__init__()
+        self._stop_at = stop_at
+
+    def notify(self, wake: str) -> None:
+        """Note whose ``wake`` this is."""
+        if len(self) == self._stop_at:
+            raise LeftOff
+        self.append(int(wake.removeprefix("wake ")))
+
+
+def load(policy: CapacityPolicy, state: State, told: Told | None = None) -> Ledger[int, str]:
     """Return a ledger in ``state``."""
-    ledger: Ledger[int, str] = Ledger(policy)
+    ledger: Ledger[int, str] = Ledger(policy, (Told() if told is None else told).notify)
     ledger.leases.update(dict.fromkeys(state.leases))
     ledger.held.update(dict.fromkeys(state.held))
     ledger.waiting = OrderedDict((ticket, f"wake {ticket}") for ticket in state.waiting)
@@ -44,6 +62,17 @@ def load(policy: CapacityPolicy, state: State) -> Ledger[int, str]:
 def save(ledger: Ledger[int, str], stages: tuple[str, ...]) -> State:
     """Return the state that ``ledger`` is in."""
     return State(tuple(sorted(ledger.leases)), tuple(sorted(ledger.held)), tuple(ledger.waiting), stages)
+
+
+def left_off(
+    policy: CapacityPolicy, state: State, times: int, call: Callable[..., object], *arguments: int
+) -> Iterator[Ledger[int, str]]:
+    """Make ``call``, which notifies so many times, and leave it off at each of them; yield what the ledger is then."""
+    for number in range(times):
+        ledger = load(policy, state, Told(stop_at=number))
+        with pytest.raises(LeftOff):
+            call(ledger, *arguments)
+        yield ledger
 
 
 def with_stage(stages: tuple[str, ...], ticket: int, stage: str) -> tuple[str, ...]:
@@ -75,37 +104,53 @@ def permit_steps(policy: CapacityPolicy, state: State) -> Iterator[State]:
         # And with the lock, after anything that others may have done in between. Who sees that somebody waits leaves
         # the giving back to the grant.
         if stage == "returned" or ticket in state.held:
-            ledger = load(policy, state)
-            granted = ledger.grant(ticket)
+            told = Told()
+            ledger = load(policy, state, told)
+            ledger.grant(ticket)
+            check_granted(policy, state, ledger, told, given_back=ticket)
             assert ticket not in ledger.held
-            if granted == ticket:
-                assert state.waiting[0] == ticket, "half granted: it is to be told, and gets no permit"
-                ledger.dequeue(ticket)
             assert ticket not in ledger.waiting
             yield save(ledger, with_stage(state.stages, ticket, "done"))
-        ledger = load(policy, state)  # withdraw: after an interruption, or of a ticket that was never used
+            for ledger in left_off(policy, state, len(told), Ledger.grant, ticket):
+                assert ticket not in ledger.held
+                yield save(ledger, with_stage(state.stages, ticket, "returned"))
+        told = Told()  # withdraw: after an interruption, or of a ticket that was never used
+        ledger = load(policy, state, told)
         ledger.withdraw(ticket)
         assert ticket not in ledger.held
         assert ticket not in ledger.waiting
+        assert told == [ticket] * (ticket in state.waiting)
         yield save(ledger, with_stage(state.stages, ticket, "done"))
-        ledger = load(policy, state)  # a cancel, from any thread at any moment
-        wake = ledger.cancellable(ticket)
-        assert (wake is not None) == (ticket in state.waiting and ticket not in state.held), "granted first, or not"
-        if wake is not None:
-            assert wake == f"wake {ticket}"
-            ledger.dequeue(ticket)
-            yield save(ledger, state.stages)
-    ledger = load(policy, state)
-    granted = ledger.grant()
-    if granted is None:
-        assert not state.waiting or (len(state.held) == limit and state.waiting[0] not in state.held)
-        assert save(ledger, state.stages) == state
-    else:
-        assert granted == state.waiting[0], "first come, first served"
-        assert granted in ledger.held
+        for ledger in left_off(policy, state, len(told), Ledger.withdraw, ticket):
+            assert save(ledger, state.stages) == state
+        told = Told()  # a cancel, from any thread at any moment
+        ledger = load(policy, state, told)
+        ledger.cancel(ticket)
+        wins = ticket in state.waiting and ticket not in state.held
+        assert told == [ticket] * wins, "granted first, or not"
+        assert tuple(ledger.waiting) == tuple(other for other in state.waiting if other != ticket or not wins)
         yield save(ledger, state.stages)
-        ledger.dequeue(granted)
+        for ledger in left_off(policy, state, len(told), Ledger.cancel, ticket):
+            assert save(ledger, state.stages) == state
+    told = Told()
+    ledger = load(policy, state, told)
+    ledger.grant()
+    check_granted(policy, state, ledger, told)
+    yield save(ledger, state.stages)
+    for number, ledger in enumerate(left_off(policy, state, len(told), Ledger.grant)):
+        assert ledger.held.keys() >= {state.waiting[number]}, "decided before it is said"
         yield save(ledger, state.stages)
+
+
+def check_granted(
+    policy: CapacityPolicy, state: State, ledger: Ledger[int, str], told: list[int], given_back: int | None = None
+) -> None:
+    """What a grant must have done in ``state``: everything that there was to do, in the order of the queue."""
+    assert tuple(told) == state.waiting[: len(told)], "first come, first served"
+    assert tuple(ledger.waiting) == state.waiting[len(told) :]
+    assert set(ledger.held) == {*state.held, *told} - {given_back}
+    assert not ledger.waiting or len(ledger.held) == policy.concurrency_limit
+    assert not set(ledger.held) & set(ledger.waiting)
 
 
 def check_permits(policy: CapacityPolicy, state: State) -> None:
@@ -116,15 +161,11 @@ def check_permits(policy: CapacityPolicy, state: State) -> None:
         if stage in ("new", "refused", "done"):
             assert ticket not in state.held
             assert ticket not in state.waiting
-    # Whoever runs the pump, at any time, finishes what was left off: nothing free while somebody waits.
-    ledger = load(policy, state)
-    order = []
-    while (ticket := ledger.grant()) is not None:
-        order.append(ticket)
-        ledger.dequeue(ticket)
-    assert tuple(order) == state.waiting[: len(order)], "in the order of the queue"
-    assert not ledger.waiting or len(ledger.held) == policy.concurrency_limit
-    assert not set(ledger.held) & set(ledger.waiting)
+    # Whoever grants, at any time, finishes what was left off: nothing free while somebody waits.
+    told = Told()
+    ledger = load(policy, state, told)
+    ledger.grant()
+    check_granted(policy, state, ledger, told)
     # And when everybody goes, nothing is left.
     for ticket in range(len(state.stages)):
         ledger.withdraw(ticket)
@@ -162,13 +203,13 @@ def test_every_state_of_the_admission(limit: int, queue: int) -> None:
         state = frontier.popleft()
         assert len(state) <= limit + queue
         for lease in range(runs):
-            ledger: Ledger[int, str] = Ledger(policy)
+            ledger: Ledger[int, str] = Ledger(policy, Told().notify)
             ledger.leases.update(dict.fromkeys(state))
             is_admitted = ledger.admit(lease)
             assert is_admitted == (lease in state or len(state) < limit + queue)
             admitted = frozenset(ledger.leases)
             assert admitted == (state | {lease} if is_admitted else state)
-            ledger = Ledger(policy)
+            ledger = Ledger(policy, Told().notify)
             ledger.leases.update(dict.fromkeys(state))
             assert ledger.leave(lease) == (lease in state)
             left = frozenset(ledger.leases)

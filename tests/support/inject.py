@@ -1,4 +1,4 @@
-"""Raises an exception at every point of a piece of code where CPython can deliver an asynchronous one.
+"""Raises an exception, or calls a handler, at every point of a piece of code where CPython can do that by itself.
 
 CPython looks for signals and ``PyThreadState_SetAsyncExc`` when a Python function is entered and when a call of a C
 function has returned; a signal also interrupts a blocking ``lock.acquire``. These are what `sys.setprofile` reports, so
@@ -23,6 +23,7 @@ CODE = (
     "promptkit/_ledger.py",
     "promptkit/_cancel.py",
     "promptkit/_clock.py",
+    "promptkit/_wake.py",
 )
 """Ends of the files whose points count; what they call of `threading` counts as well."""
 
@@ -31,11 +32,17 @@ class InjectedError(KeyboardInterrupt):
     """What is raised: like Ctrl-C, it is no `Exception`."""
 
 
+def be_interrupted() -> None:
+    """Do what Ctrl-C does."""
+    raise InjectedError
+
+
 class _Injector:
-    def __init__(self, point: int, code: tuple[str, ...]) -> None:
+    def __init__(self, point: int, code: tuple[str, ...], do: Callable[[], object]) -> None:
         self.countdown = point
         self.place: str | None = None
         self._code = code
+        self._do = do
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         caller: FrameType | None = frame
@@ -56,18 +63,26 @@ class _Injector:
             sys.setprofile(None)
             code = frame.f_code
             self.place = f"{code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno} {code.co_name}, {what}"
-            raise InjectedError(self.place)
+            self._do()
 
 
 class Interrupted:
     """Runs ``act`` in a thread of its own, with the exception at its ``point``-th point.
 
     ``code`` are the ends of the files whose points count. ``place`` says where that was, None if ``act`` has fewer
-    points; ``error`` what came out, without its traceback, as a caller has it who has dealt with it.
+    points; ``error`` what came out, without its traceback, as a caller has it who has dealt with it. Something else may
+    be done there: then ``do`` is called in place of raising, as a signal handler is.
     """
 
-    def __init__(self, act: Callable[[], object], point: int, *, code: tuple[str, ...] = CODE) -> None:
-        self._injector = _Injector(point, code)
+    def __init__(
+        self,
+        act: Callable[[], object],
+        point: int,
+        *,
+        code: tuple[str, ...] = CODE,
+        do: Callable[[], object] = be_interrupted,
+    ) -> None:
+        self._injector = _Injector(point, code, do)
         self.error: BaseException | None = None
         thread = threading.Thread(target=self._run, args=(act,), daemon=True)
         thread.start()

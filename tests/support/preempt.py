@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
-FILES = ("promptkit/_capacity.py", "promptkit/_pool.py", "promptkit/_ledger.py", "promptkit/_cancel.py")
+FILES = (
+    "promptkit/_capacity.py",
+    "promptkit/_pool.py",
+    "promptkit/_ledger.py",
+    "promptkit/_cancel.py",
+    "promptkit/_wake.py",
+)
 """Ends of the files whose lines count; those of `threading` that they call count as well."""
 
 QUIET_S = 0.004

@@ -9,6 +9,7 @@ import pytest
 
 import promptkit.testing._clock as clock_module
 from promptkit import CancelToken
+from promptkit._wake import Wake
 from promptkit.errors import ConfigError, DeadlineExceededError, GenerationDeadlineError
 from promptkit.testing import FakeClock, Gate, ScriptedClient, Worker, held, late, wait_until_queued
 from support.project import Project
@@ -91,6 +92,55 @@ def test_what_cannot_be_waited_for_is_said(project: Project) -> None:
     for backend in ("local", "unknown"):
         with pytest.raises(ConfigError, match="nothing can queue"):
             wait_until_queued(engine, backend)
+
+
+def test_whoever_has_left_is_not_told_the_time() -> None:
+    """Somebody else may sleep on the same Condition by then, and would be woken for nothing."""
+    clock, told = FakeClock(), []
+
+    class Late(threading.Condition):
+        """Lets the sleeper go before the clock gets hold of the lock."""
+
+        def __enter__(self) -> bool:
+            with self._lock:  # type: ignore[attr-defined]
+                self.notify()
+            worker.result()
+            return super().__enter__()
+
+        def notify_all(self) -> None:
+            told.append(self)
+
+    lock = threading.RLock()
+    condition = Late(lock)
+
+    def sleep() -> None:
+        with lock:
+            clock.wait(condition, None)
+
+    worker = Worker(sleep)
+    clock.wait_for_sleepers()
+    clock.advance(1)
+    assert told == []
+
+
+def test_what_comes_as_a_sleeper_wakes_up_does_not_end_its_next_sleep() -> None:
+    """A thread that counts as asleep is asleep, also on a Wake, which remembers."""
+    clock = FakeClock()
+
+    class Twice(Wake):
+        """Is notified once more when the sleeper has woken up."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            is_notified = super().wait(timeout)
+            self.notify()
+            return is_notified
+
+    lock = threading.RLock()
+    wake = Twice(lock)
+    wake.notify()
+    with lock:
+        clock.wait(wake, None)
+        assert Wake.wait(wake, 0) is False
 
 
 def test_waits_for_what_does_not_come_end(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
