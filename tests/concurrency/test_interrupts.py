@@ -19,7 +19,7 @@ from promptkit._ledger import CapacityPolicy
 from promptkit._pool import USED
 from promptkit.errors import CapacityExceededError, QueueTimeoutError, RunCancelledError
 from support.clock import AnnouncingClock
-from support.inject import InjectedError, Interrupted, points
+from support.inject import InjectedError, Interrupted, be_interrupted, points
 from support.threads import Worker
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def test_a_handler_at_every_point_leaves_the_pool_right(handler: str, raises: bo
         def handle(do: Callable[[], object] = deeds[handler]) -> None:
             do()
             if raises:
-                raise InjectedError
+                be_interrupted()
 
         if "another" in handler:
             scene.others.append(Worker(use_other))
